@@ -161,14 +161,15 @@ type IncidentReport struct {
 	// been served in recalls for planning before.
 	Quarantined int `json:"quarantined"`
 	Served      int `json:"served"`
-	// Spared counts descendants that are still served. They have evidence of a class that may
-	// support a belief, and this evidence does not come from the beliefs that were found.
+	// Spared counts matching beliefs and descendants that the quarantine left as they were. They
+	// have evidence of a class that may support a belief, and this evidence comes from none of
+	// these beliefs.
 	Spared int `json:"spared"`
 	// Recovered counts descendants that were quarantined or marked as suspicious, and that the
 	// repair lets be served again because they now have the evidence that Spared describes.
 	Recovered int `json:"recovered"`
-	// Collateral counts descendants that are no longer served and had been served in recalls for
-	// planning before. Nobody reported these beliefs themselves as wrong.
+	// Collateral counts descendants that the quarantine withheld or made stale, and that had been
+	// served in recalls for planning before. Nobody reported these beliefs themselves as wrong.
 	Collateral int `json:"collateral"`
 }
 

@@ -9,7 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// Otherwise is the name of the entry that applies if no other entry matches.
+// Otherwise is the name of the entry `otherwise`, which applies if no other entry matches.
 const Otherwise = "otherwise"
 
 // Class is the result of classifying an action.
@@ -70,8 +70,8 @@ type Call struct {
 	Args []byte // JSON, or empty; decoded only if an entry has a condition
 
 	Project, Agent string
-	// Of is the catalogue that the host took the tool from. Entries with a different value of of do
-	// not match.
+	// Of is the catalogue that the host took the tool from. An entry whose field `of` names another
+	// catalogue does not match.
 	Of string
 	// Accepted is the level that a person signed for the tool when they accepted its catalogue, or
 	// nil.
@@ -88,8 +88,8 @@ const AcceptedEntry = "accepted"
 
 // Class returns the class of a call. It joins the entries that name the tool with the level at
 // which a person accepted the tool. Entries that match words of the name count only if neither a
-// person nor an entry for the tool's own catalogue set the level. The entry named otherwise counts
-// only if nothing else set it.
+// person nor an entry for the tool's own catalogue set the level. The entry named `otherwise`
+// counts only if nothing else set the level.
 func (p *Policy) Class(k Call) Class {
 	if len(k.Tool) > MaxTool {
 		return unmatched(fmt.Sprintf("the tool's name has %d bytes, at most %d are looked at", len(k.Tool), MaxTool))
@@ -124,7 +124,8 @@ func (p *Policy) Class(k Call) Class {
 		}
 		byName := hits[i]&seenTool != 0
 		if settled && !byName && !e.anyTool {
-			// Such an entry says what the tool does. The person decided how serious that is.
+			// An entry that matches words of the name does not change the accepted level. It still says which effects
+			// the tool has.
 			if k.Accepted != nil && e.when == nil {
 				effects |= e.effects
 				class.worse(e)
@@ -149,7 +150,8 @@ func (p *Policy) Class(k Call) Class {
 	return class
 }
 
-// settles reports whether an entry for the catalogue in of names the tool.
+// settles reports whether an entry for the tool's own catalogue, of, names the tool. Then this entry decides the
+// level, and words of the name do not.
 func (p *Policy) settles(hits []seen, of string, plain bool, c *call) bool {
 	if of == "" {
 		return false

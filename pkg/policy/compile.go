@@ -237,8 +237,8 @@ func compileGroup(y *strictyaml.Document, path []any, t groupText) (g Group, err
 		return g, y.Errorf(path, "%w", err)
 	}
 	if t.Digest != nil {
-		// A version is required, so that a replaced judge does not run under the signature for its
-		// predecessor.
+		// A version is required: an operator who replaces the program of this group must sign a
+		// policy with another version. So the signature for one program does not cover the next.
 		version, ok := strings.CutPrefix(*t.Digest, External)
 		if !ok || !streams.ValidID(version) {
 			return g, y.Errorf(append(slices.Clip(path), "digest"), "digest of group %s is %q: write %s and a version of 1 to "+

@@ -19,20 +19,20 @@ const (
 // defaultPurpose is the key of the section for all purposes without their own.
 const defaultPurpose = "default"
 
-// contextText is a policy's section on recalls for one purpose. For a field that is missing,
-// the policy's default applies, and then beliefs.DefaultContext. The policy does not apply to
-// privileged recalls.
+// contextText is a policy's section on recalls for one purpose. A field that is missing has the
+// value of the section `default`, and if that lacks it too, of beliefs.DefaultContext. Context
+// policies do not apply to privileged recalls.
 type contextText struct {
 	MaxAge      string `yaml:"max_age"`
 	Ceiling     string `yaml:"ceiling"`
 	MaxExternal *int   `yaml:"max_external"`
 	ContextOnly *bool  `yaml:"context_only"`
-	// Conditions are CEL expressions. Those of the default section apply to every purpose.
+	// Conditions are CEL expressions. Those of the section `default` apply to every purpose.
 	Conditions []contextConditionText `yaml:"conditions"`
 }
 
-// Context returns the context policy for recalls with the given purpose. For a purpose that is not in beliefs.Purposes,
-// the default applies: old ledgers have such recalls.
+// Context returns the context policy for recalls with the given purpose. For a purpose that is not in
+// beliefs.Purposes, the section `default` applies. Old ledgers have recalls with such purposes.
 func (p *Policy) Context(purpose string) beliefs.ContextPolicy {
 	c, ok := p.contexts[purpose]
 	if !ok {

@@ -17,8 +17,9 @@ import (
 // MaxDelegation is the maximum number of delegation grounds in a policy.
 const MaxDelegation = 64
 
-// delegationText is a delegation ground in the policy file. If its condition is met, an action that
-// only its level would hold is allowed without a person. The policy's signature covers it.
+// delegationText is a delegation ground in the policy file. If its condition is met, an action for
+// which the level is the only reason to hold is allowed without a person. The policy's signature
+// covers it.
 type delegationText struct {
 	Name string `yaml:"name"`
 	When string `yaml:"when"`
@@ -97,9 +98,11 @@ func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delega
 	return out, nil
 }
 
-// Delegated returns the first delegation ground that allows an action which its level would hold.
-// The policy's level must be L4, and nothing else may require a hold: no require of an entry, no
-// failed condition, no destination. A ground whose condition fails is not met.
+// Delegated returns the first delegation ground whose condition is met. Such a ground allows an
+// action without a person. Delegated returns ok only for an action whose level is L4, and only if
+// this level is the one reason for the policy to hold it. So a hold remains if an entry has
+// `require`, if an entry's condition could not be evaluated, or if the egress section holds a
+// destination. A ground whose condition cannot be evaluated does not count as met.
 func (p *Policy) Delegated(k Call, c Class, ev Evidence) (ground string, ok bool) {
 	if len(p.delegated) == 0 || c.Level != beliefs.L4 || c.insists || k.Tool == streams.ApproveTools ||
 		k.Tool == streams.RegisterPrompt || len(k.Tool) > MaxTool {

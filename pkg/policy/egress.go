@@ -198,8 +198,8 @@ func (p *places) hasAddr(a netip.Addr) bool {
 	return slices.ContainsFunc(p.nets, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// within reports whether a network of the list contains a and lies within block. A network that is
-// larger than the block does not allow addresses of the block.
+// within reports whether a network of the list contains a and lies within block. A listed network
+// that is larger than the block does not count, because whoever listed it did not name the block.
 func (p *places) within(a netip.Addr, block netip.Prefix) bool {
 	return slices.ContainsFunc(p.nets, func(n netip.Prefix) bool {
 		return n.Contains(a) && n.Bits() >= block.Bits() && block.Contains(n.Addr())
@@ -252,8 +252,9 @@ var blocks = func() (out []block) {
 	return out
 }()
 
-// innerHosts are host names of non-public networks, and names that resolve to any address they
-// contain. metaHosts are host names of metadata services.
+// innerHosts are host names of non-public networks, and of public services that resolve a name to
+// whatever address is written in the name, such as 10.0.0.1.nip.io. metaHosts are host names of
+// metadata services.
 var innerHosts, metaHosts = func() (inner, meta places) {
 	inner.hosts, meta.hosts = map[string]bool{}, map[string]bool{}
 	for _, h := range strings.Fields(
@@ -362,14 +363,14 @@ const (
 	reachAll               // every address and name
 )
 
-// unknown reports whether the action may have any effect: the policy names none, and the level is
-// above L1.
-func (c *Class) unknown() bool { return len(c.Effects) == 0 && c.Level >= beliefs.L2 }
+// effectsUnknown reports whether the policy does not say what the action does: it names no effects,
+// and the level is above L1. The action is then checked as if it could have every effect.
+func (c *Class) effectsUnknown() bool { return len(c.Effects) == 0 && c.Level >= beliefs.L2 }
 
 // reachOf returns the reach for the effects of an action.
 func reachOf(c *Class) reach {
 	switch {
-	case c.unknown(), c.Has(EffectEgress), c.Has(EffectPublish), c.Has(EffectExec):
+	case c.effectsUnknown(), c.Has(EffectEgress), c.Has(EffectPublish), c.Has(EffectExec):
 		return reachAll
 	case len(c.Effects) == 0, c.Has(EffectRead):
 		return reachURLs

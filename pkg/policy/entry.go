@@ -12,7 +12,7 @@ import (
 type entry struct {
 	name          string
 	level         beliefs.Level
-	floor         streams.Verdict // join of the level's floor and require
+	floor         streams.Verdict // the stricter one of the level's floor and the field `require`
 	reason        streams.Reason  // set if the floor is not allow
 	effects       effectSet
 	blast         beliefs.BlastRadius
@@ -41,7 +41,7 @@ const (
 )
 
 // matches reports whether the entry matches a tool's name. s has the parts of the entry that
-// matched. plain says whether the name is plain (see toolName).
+// matched. plain says whether the name is ASCII: only then may words allow an action.
 func (e *entry) matches(s seen, plain bool) bool {
 	raises := e.floor > streams.Allow
 	switch {

@@ -26,7 +26,7 @@ func (p *Policy) Guard(c Class, args []byte) Class {
 		return c // an action that only observes reaches nothing
 	}
 	r := reachOf(&c)
-	a := readArguments(args, p.egress.content, c.Has(EffectExec) || c.unknown())
+	a := readArguments(args, p.egress.content, c.Has(EffectExec) || c.effectsUnknown())
 	add := func(code streams.Code, v streams.Verdict, text string) {
 		if v == streams.Allow {
 			return

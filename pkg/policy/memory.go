@@ -216,8 +216,9 @@ func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) 
 	return nil
 }
 
-// Writable reports whether an agent may write memories of a category. If the policy lists nothing,
-// every agent may write every category. Writes that no entry of the list allows are staged.
+// Writable reports whether an agent may write memories of a category. If the list `writable` of the
+// policy is empty, every agent may write every category. A write that no entry of the list allows
+// is staged: the memory is context only until a person confirms it.
 func (p *Policy) Writable(project, agent, category string) bool {
 	if len(p.memory.writable) == 0 {
 		return true

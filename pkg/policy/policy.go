@@ -68,7 +68,7 @@ type Group struct {
 	// Deadline is how long the arbiter waits for the group. Zero means the policy's deadline for
 	// the action's level.
 	Deadline time.Duration
-	// OnDemand limits the group to actions for which an entry requires it.
+	// OnDemand means that the group assesses only the actions for which an entry of the policy requires this group.
 	OnDemand bool
 }
 
@@ -92,14 +92,14 @@ type Policy struct {
 	// OnSilent is the verdict if a group has not answered in time: Hold or Deny.
 	OnSilent   streams.Verdict
 	HoldExpiry time.Duration
-	// Reaudit is the interval at which the live beliefs are judged again. Zero means only when a
-	// rule set is activated.
+	// Reaudit is the interval at which sentinels judge the beliefs that may be served again. Zero
+	// means that they do so only when a rule set is activated.
 	Reaudit time.Duration
 	// MaxOpenHolds is the maximum number of open holds of one tool in one session of an agent, at least 1. An agent
-	// may have ten times as many in all. A proposal beyond either is denied.
+	// may have ten times as many in all. A proposal that exceeds one of these limits is denied.
 	MaxOpenHolds int
 	// MaxHoldsPerMinute is the maximum number of holds that one agent may open within a minute.
-	// Zero means no limit. A proposal beyond it is denied.
+	// Zero means no limit. A proposal that exceeds the limit is denied.
 	MaxHoldsPerMinute int
 
 	egress    egress

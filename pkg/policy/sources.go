@@ -60,8 +60,8 @@ func compileSources(y *strictyaml.Document, t *sourcesText) (*Sources, error) {
 // Sources returns the limits on approvals of sources. It returns nil if no source can be approved.
 func (p *Policy) Sources() *Sources { return p.sources }
 
-// Covers reports whether the approval of a source answers a reason to hold: the level of the action,
-// or the finding of a listed rule.
+// Covers reports whether the approval of a source removes a reason to hold. It removes the level of
+// the action as a reason, and the findings of the rules that the section lists.
 func (s *Sources) Covers(r *streams.Reason) bool {
 	switch {
 	case r.Verdict != streams.Hold:

@@ -14,8 +14,8 @@ import (
 // MaxStanding is the maximum number of standing permissions in a policy.
 const MaxStanding = 256
 
-// standingText is the YAML form of a standing permission. It allows actions of named tools that
-// only their level would hold, until a date. The policy's signature covers it.
+// standingText is the YAML form of a standing permission. Until a date, it allows those actions of
+// named tools for which the level is the only reason to hold. The policy's signature covers it.
 type standingText struct {
 	Name     string   `yaml:"name"`
 	Tools    []string `yaml:"tools"`
@@ -92,9 +92,10 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 	return s, nil
 }
 
-// Standing returns the standing permission that, at the time now, allows an action which its level
-// would hold. It returns nil if there is none. Other reasons may still hold or deny the action. A
-// condition whose evaluation fails counts as not met.
+// Standing returns the standing permission that, at the time now, allows an action which would be
+// held because of its level. It returns nil if there is none. There may be other reasons to hold or
+// deny the action; the permission does not remove them. A condition whose evaluation fails counts
+// as not met.
 func (p *Policy) Standing(tool string, args []byte, project, agent string, now time.Time) *Standing {
 	if len(p.standing.list) == 0 || len(tool) > MaxTool {
 		return nil

@@ -87,7 +87,7 @@ func (c *Console) Load(entries []*streams.Entry) error {
 		if len(inputs) == 0 {
 			return fmt.Errorf("rules do not see entries of the type %s", last.Type)
 		}
-		// Earlier blocks have been noted when the last one is judged.
+		// The last block is judged with the state after the earlier blocks. So they are evaluated first.
 		if _, err := c.ev.judge(st, last, inputs[:len(inputs)-1], nil); err != nil {
 			return err
 		}

@@ -38,7 +38,8 @@ type Evaluator struct {
 	scopes   map[string]*compiled.Scope
 	byKind   map[string]*kindRules
 	only     signals.Parts // parts of the state that are updated
-	// exhaustive makes it evaluate every rule. Tests compare the index with that.
+	// exhaustive makes the evaluator evaluate every rule, without the index. Tests compare its results with those of
+	// the index.
 	exhaustive bool
 	observer   Observer
 }
@@ -103,8 +104,9 @@ func (ev *Evaluator) index() {
 const kindBelief = string(streams.TypeBelief)
 
 // again reports whether a rule on memory writes also applies to beliefs that are judged again. It
-// does if the rule uses the content and no signal. Signals have the project's current state, not
-// that of the time when the memory was written. A rule that needs signals can list belief under on.
+// applies to them if it uses the content and no signal. Signals have the project's current state,
+// not that of the time when the memory was written. A rule that needs signals can list belief under
+// on.
 func (r *Rule) again() bool {
 	if !slices.Contains(r.On, string(streams.TypeMemory)) {
 		return false
@@ -458,7 +460,8 @@ func detail(in *signals.Input) map[string]any {
 func subject(r *Rule, in *signals.Input) streams.AlertSubject {
 	s := streams.AlertSubject{Kind: r.Subject, ID: in.Event.ID}
 	if in.Event.Kind == kindBelief && (r.Subject == "memory" || r.Subject == "observation") {
-		// The write was answered long ago. Only the belief can still be changed.
+		// A belief that is judged again: the verdict on its memory write was given long ago, so the alert is about the
+		// belief.
 		s.Kind = "belief"
 	}
 	switch s.Kind {
@@ -500,7 +503,7 @@ func countAlert(t *index.Tables, a *streams.Alert) (publish bool) {
 	return bits.OnesCount64(n) == 1
 }
 
-// Heard records the verdict on an action: see signals.Heard.
+// Heard records the verdict on an action in the state of declared sequences: see signals.Heard.
 func (ev *Evaluator) Heard(st index.Store, project string, v *streams.VerdictEntry) error {
 	return signals.Heard(st, project, v)
 }

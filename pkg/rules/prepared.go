@@ -33,8 +33,8 @@ func (ev *Evaluator) EvalPrepared(st index.Store, p *Prepared) (Result, error) {
 	return ev.judge(st, p.Entry, p.inputs, nil)
 }
 
-// Exhaustive returns the same evaluator without its index. It evaluates every rule of an
-// entry's kind. The index is compared with it.
+// Exhaustive returns the same evaluator without its index. It evaluates every rule for an entry's
+// kind of event. Tests compare the index with it.
 func (ev *Evaluator) Exhaustive() *Evaluator {
 	c := *ev
 	c.exhaustive = true

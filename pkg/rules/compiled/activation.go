@@ -126,9 +126,9 @@ func (a *Activation) runes(s string) int64 {
 	return a.count
 }
 
-// Eval evaluates an expression. If the estimate proves that the cost limit holds, it does not count
-// the cost, and uses the compiled Go functions if they give a value. Otherwise CEL evaluates the
-// expression up to CostLimit.
+// Eval evaluates an expression. If the cost estimate proves that the evaluation stays within
+// CostLimit, Eval does not count the cost, and uses the compiled Go functions if they give a value.
+// Otherwise CEL evaluates the expression up to CostLimit.
 func (x *Expr) Eval(a *Activation) (ref.Val, error) {
 	p := x.fast
 	if a.Large || x.Cost > CostLimit {

@@ -16,9 +16,10 @@ import (
 // language that most conditions use is compiled. CEL is the reference and evaluates all other
 // expressions.
 //
-// Each function reports whether it has a value. If CEL fails or may fail, the function has none,
-// and CEL evaluates the whole expression. So a goExpr never decides about an error. Both ignore
-// operands that && and || short-circuit. TestClosuresAreWhatEvaluationGives compares both.
+// Each function reports whether it has a value. If CEL fails or may fail, the function has no
+// value, and CEL evaluates the whole expression. So a goExpr never decides about an error. Go
+// functions and CEL both ignore operands that && and || short-circuit.
+// TestClosuresAreWhatEvaluationGives compares their results.
 //
 // A goExpr does not count its cost. It is used only if the estimate proves that the cost limit
 // holds. Explanations, coverage and the console always use CEL.
@@ -70,8 +71,8 @@ var (
 	textsType = reflect.TypeFor[[]string]()
 )
 
-// Upper bounds for costs that CEL cannot estimate because it does not know the type of the variable
-// it. They are not lower than the costs that CEL counts.
+// Upper bounds for costs that CEL cannot estimate, because it does not know the type of the
+// variable `it`. These bounds are not lower than the costs that CEL counts.
 const (
 	costNode = 100
 	costText = signals.BoundText / 5 // two texts, one unit per ten bytes
@@ -219,7 +220,7 @@ func (c *goCompiler) name(name string) *goExpr {
 	return signal(i, v.GoType)
 }
 
-// bound returns the value of a loop variable.
+// bound compiles a read of a loop variable.
 func bound(b binder) *goExpr {
 	slot, out := b.slot, &goExpr{typ: b.typ}
 	if b.typ == textType {
@@ -236,7 +237,7 @@ func bound(b binder) *goExpr {
 // that field. rec keeps the structure alive.
 func at[T any](rec unsafe.Pointer, off uintptr) T { return *(*T)(unsafe.Add(rec, off)) }
 
-// input returns a field of the input.
+// input compiles a read of a field of the input.
 func input(v *variable) *goExpr {
 	return fieldOf(&goExpr{}, offsetOf(v), v.GoType)
 }
@@ -247,7 +248,7 @@ func offsetOf(v *variable) uintptr {
 	return t.Offset + t.Type.Field(v.field[1]).Offset
 }
 
-// member returns a field of a structure by its CEL name.
+// member compiles a read of a structure's field, given its CEL name.
 func (c *goCompiler) member(of *goExpr, name string) *goExpr {
 	if of == nil || of.rec == nil {
 		return nil
@@ -261,7 +262,7 @@ func (c *goCompiler) member(of *goExpr, name string) *goExpr {
 	return nil
 }
 
-// fieldOf returns the field at an offset in a structure, or in the input if of is empty.
+// fieldOf compiles a read of the field at an offset in a structure, or in the input if `of` is empty.
 func fieldOf(of *goExpr, off uintptr, t reflect.Type) *goExpr {
 	out := &goExpr{typ: t}
 	switch {
@@ -314,7 +315,8 @@ func reading[T any](of *goExpr, off uintptr) func(*Activation) (T, bool) {
 	}
 }
 
-// signal returns the value of a signal. A signal that fails has no value.
+// signal compiles a read of the signal with index i. If the signal fails, the compiled expression has no value, and
+// CEL evaluates the whole expression.
 func signal(i int, t reflect.Type) *goExpr {
 	out := &goExpr{typ: t}
 	switch t {

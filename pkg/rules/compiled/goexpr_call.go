@@ -81,7 +81,7 @@ func (c *goCompiler) format(e ast.CallExpr) *goExpr {
 		}
 	}
 	if len(args) > 0 {
-		return nil // CEL may evaluate them
+		return nil // CEL may be able to evaluate them
 	}
 	c.spend(costText)
 	return &goExpr{typ: textType, text: func(a *Activation) (string, bool) {
@@ -205,9 +205,9 @@ func (c *goCompiler) binary(fn string, x, y *goExpr) *goExpr {
 	return nil
 }
 
-// both returns x || y if or is true, and x && y if it is false. It does not evaluate y if x
-// alone decides the result; CEL then returns the same result for every y. If x has no value,
-// both has none, and CEL evaluates the expression in its place.
+// both returns x || y if or is true, and x && y if it is false. It does not evaluate y if x alone
+// decides the result; CEL then returns the same result for every y. If x has no value, the result
+// has none either, and CEL evaluates the whole expression.
 func both(x, y FlagFunc, or bool) *goExpr {
 	return flagOf(func(a *Activation) (bool, bool) {
 		if v, ok := x(a); v == or || !ok {

@@ -31,7 +31,7 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	}
 	outer, times := c.loops, c.times
 	c.depth++
-	slot := c.depth // slot 0 is the variable it of for_each
+	slot := c.depth // slot 0 is the variable `it` of for_each
 	c.loops = make(map[string]binder, len(outer)+1)
 	for name, b := range outer {
 		c.loops[name] = b

@@ -24,10 +24,10 @@ type Index struct {
 	// They are compiled in order, so that the functions of a rule are close to each other in
 	// memory.
 	Remainders []FlagFunc
-	// A rule's prefilter is checked if one of these atoms or predicates holds.
+	// By atom and by predicate: the rules whose prefilters are checked if it holds.
 	byAtom [][]int32
 	byPred map[int32][]int32
-	eager  []int32 // predicates that lead to rules
+	eager  []int32 // the keys of byPred, which are evaluated for every event
 
 	atoms   []atom
 	preds   []pred
