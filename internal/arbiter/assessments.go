@@ -81,9 +81,9 @@ type assessment struct {
 	Verdict *streams.Verdict `json:"verdict"`
 }
 
-// answer converts an assessment to the group's answer: it joins the assessment's verdict with those that its alerts ask
-// for. At least one reason of the answer is as strict as the answer's verdict. The answer counts as the group's
-// judgement only if the assessment was made under the digest wanted. Its reasons count in any case.
+// answer converts an assessment to the group's answer: it joins the assessment's verdict with those that its alerts
+// ask for. At least one reason of the answer is as strict as the answer's verdict. The answer counts as the group's
+// judgement only if the assessment was made under the digest `wanted`. The reasons in it count in any case.
 func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)

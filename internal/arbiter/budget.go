@@ -20,7 +20,7 @@ const allHolds = 10
 
 // overBudget returns a reason to deny a proposal instead of holding it, or nil. The reason is that the agent has too
 // many open holds of one tool in one session or in all, or that too many of its actions were held within the last
-// minute. The first limit is per session, so that one session cannot use up the budget of another.
+// minute. The limit for one tool is per session, so that one session cannot use up the budget of another.
 func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.Reason, error) {
 	if pol == nil {
 		return nil, nil

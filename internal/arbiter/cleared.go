@@ -12,8 +12,9 @@ import (
 
 // This file records which findings on a belief a person has cleared, by approving the hold of a memory's write or by
 // confirming the belief. A cleared finding does not make a recall withhold the belief. It still counts against actions
-// that cite the belief, and against other beliefs. Findings that the signature does not cover count. So do later ones,
-// unless the same rule says the same again, as when all beliefs are judged again.
+// that cite the belief, and against other beliefs. A finding that the signature does not cover is not cleared: a recall
+// still withholds the belief because of it. Nor is a finding that comes after the signature, unless the same rule says
+// the same again, as in a re-audit of all beliefs.
 
 // clearance is one signature that cleared findings on a belief.
 type clearance struct {

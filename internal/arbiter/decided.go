@@ -11,7 +11,7 @@ import (
 
 // Rules of the arbiter's alerts about decisions.
 const (
-	ruleUncited = "decision-cites-nothing" // the decision cites nothing, and does not say that it depends on nothing
+	ruleUncited = "decision-cites-nothing" // the decision cites no belief, and does not say that it depends on none
 	ruleFallen  = "decision-on-fallen-belief"
 )
 

@@ -12,8 +12,8 @@ import (
 )
 
 // delegated returns the ground in the signed policy for allowing an action that would be held only because of its
-// level, or "". There is none for an action that the agent itself declares L4, nor for one that carries, cites or
-// declares data above internal.
+// level, or "". It returns "" if the agent itself declares the action L4, and if the sensitivity of the data that the
+// action carries, cites or declares is above internal.
 func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.ActionEntry) string {
 	if a.Shown == nil || a.Shown.Marked || !a.Sensitivity.Within(beliefs.Internal) {
 		return ""
@@ -37,8 +37,8 @@ func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.Act
 	return fmt.Sprintf("delegated by %s: %s", ground, ev)
 }
 
-// party reports whether a carrier is a recipient or a destination that the user did not name. all are the action's
-// carriers. The host of an e-mail address or URL in all is no party of its own.
+// party reports whether a carrier is a recipient or a destination that the user did not name. `all` has the action's
+// carriers. If one of them is an e-mail address or a URL, the host in it is not a second party.
 func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	if !c.Kind.Traits().ReachesOut || c.Kind == text.Host && slices.ContainsFunc(all, func(o text.Carrier) bool {
 		return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) ||
@@ -49,8 +49,8 @@ func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	return !slices.Contains(named, string(c.Kind)+":"+c.Value)
 }
 
-// delegate allows an action that is held only because of its level, if p.Delegated is set. It stays held if there is
-// another reason.
+// delegate allows an action that is held only because of its level, if p.Delegated is set. The action stays held if
+// there is another reason to hold it.
 func delegate(p *proposal, v *streams.VerdictEntry) {
 	if p.Delegated == "" || v.Verdict != streams.Hold || p.Withdrawn || !byLevelAlone(v) {
 		return

@@ -87,8 +87,9 @@ func (p *proposal) pathTo(r dependency) []string {
 type finding struct {
 	Agent  string         `json:"agent,omitzero"` // the agent whose events the alert is about
 	Reason streams.Reason `json:"reason"`
-	// More is set if a further finding on the subject is not stored: one of the same rule with another text, or one for
-	// which there was no room. An approval did not clear that one.
+	// More is set if a further finding on the subject is not stored: one of the same rule with another text, or one
+	// for which there was no room. The stored finding then cannot be treated as cleared, because no approval has
+	// cleared the one that is not stored.
 	More bool `json:"more,omitzero"`
 }
 
@@ -156,7 +157,7 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 	was := binds(fs)
 	// The strictest findings are kept, in whatever order they came. Of equal findings of one rule, the first one in the
 	// ledger is kept.
-	stored := false // only More changes
+	stored := false // the finding is stored already, and only its field More changes
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
 			x.Reason.Verdict == fd.Reason.Verdict {

@@ -27,10 +27,10 @@ type touched struct {
 }
 
 // walk calls visit for each subject whose findings apply to a proposal that depends on r: first the subjects in r
-// itself, then the ancestors of its belief. self is the id of the proposal's own belief, and base the path to r. under
-// is the key of the subject. agent is the sender of an event, and "" for other subjects. named is set only for the
-// belief in r itself.
-func walk(st *stage.State, project, self string, r dependency, base []string,
+// itself, then the ancestors of its belief. sender is the agent of the proposal, which also sent the decision that r
+// may name. base is the path to r. For visit, under is the key of the subject, agent is the sender of an event, or ""
+// for other subjects, and named is set only for the belief in r itself.
+func walk(st *stage.State, project, sender string, r dependency, base []string,
 	visit func(under, agent string, path []string, named bool) error) error {
 	if r.Belief != "" {
 		if err := visit(beliefSubject(r.Belief), "", base, true); err != nil {
@@ -38,7 +38,7 @@ func walk(st *stage.State, project, self string, r dependency, base []string,
 		}
 	}
 	if r.Rel == relDecision {
-		return visit(eventSubject(r.Decision), self, base, false)
+		return visit(eventSubject(r.Decision), sender, base, false)
 	}
 	if r.Observation != "" {
 		if err := visit(eventSubject(r.Observation), r.Agent, base, false); err != nil {

@@ -82,7 +82,7 @@ type proposal struct {
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
 	From    []string           `json:"from,omitzero"`    // for a memory write: the beliefs that it derives from
 	Rests   []dependency       `json:"rests,omitzero"`   // the dependencies that it declares
-	Weighty bool               `json:"weighty,omitzero"` // above L1: untrusted content in the session may hold it
+	Weighty bool               `json:"weighty,omitzero"` // above L1: untrusted content that the action depends on may hold it
 	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
@@ -100,13 +100,14 @@ type proposal struct {
 	Body string `json:"body,omitzero"`
 	// Hints are the annotations of the called tool.
 	Hints string `json:"hints,omitzero"`
-	// Of is the source from which the host took the tool. Accepted is the level at which a person accepted the tool, or
-	// nil.
+	// Of is the catalogue from which the host took the tool. Accepted is the level at which a person accepted the
+	// tool, or nil.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
 	// Sources are the sources that the user named and whose steps the action carries out.
 	Sources []intent.Grounds `json:"sources,omitzero"`
-	// Delegated is the ground on which the policy allows the action although its level would hold it, or "".
+	// Delegated is the ground in the policy (section delegation) that allows the action although its level asks for a
+	// hold, or "".
 	Delegated string `json:"delegated,omitzero"`
 	// Catalogue is the ledger sequence of the tool catalogue that the action asks to accept, or 0.
 	Catalogue uint64 `json:"catalogue,omitzero"`
@@ -167,7 +168,7 @@ const (
 	keyWaiting    = 'w' // project, agent, id → proposal seq
 	keyForget     = 'g' // time, key → nothing: the key is removed at that time
 	keyAlerted    = 'A' // project, subject → findings
-	keyBinding    = 'B' // no values; the eviction order of subjects whose findings bind
+	keyBinding    = 'B' // no values; the eviction order of subjects with findings that ask for a hold or deny
 	keyRecalled   = 'S' // project, agent and session → beliefs
 	keyParents    = 'F' // project, belief → beliefs that it derives from
 	keyRing       = 'R' // table, project, number → key: the order in which a table was filled

@@ -46,9 +46,9 @@ type FrontConfig struct {
 	MaxSize int           // maximum size of an event in bytes; 0: streams.DefaultMaxEvent
 	Version string
 	Log     *slog.Logger
-	// Pending returns the time until which an undecided proposal waits for its groups. ok is false if the proposal does
-	// not wait, or if the time is unknown. intake is the place of the request's message in the intake. If Pending is
-	// nil, the time is always unknown.
+	// Pending returns the time until which an undecided proposal waits for its sentinel groups. ok is false if the
+	// proposal does not wait, or if the time is unknown. intake is the place of the request's message in the intake.
+	// If Pending is nil, the time is always unknown.
 	Pending func(ctx context.Context, project, agent, id string, intake uint64) (until time.Time, ok bool)
 }
 
@@ -63,15 +63,16 @@ type Front struct {
 	stop func()
 
 	mu      sync.Mutex
-	waiting map[caller][]*waiter
+	waiting map[requestKey][]*waiter // requests without an answer so far
 	count   int
 
 	admitted admissions
 }
 
-// caller identifies a proposal as its client does. Several proposals may have the same caller. For a signed resolution,
-// only id is set, to one that the front generates.
-type caller struct{ project, agent, id string }
+// requestKey is the key under which a request waits for its answer: the project, the agent, and the id that the client
+// sent. Several waiting requests may have the same key, because a client may send an id again. A signed resolution has
+// no such id. For it only id is set, to an id that the front generates.
+type requestKey struct{ project, agent, id string }
 
 // answered is an entry of the arbiter, and the places in the intake of the messages that it answers.
 type answered struct {
@@ -108,7 +109,7 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]*waiter)}
+	f := &Front{cfg: cfg, js: js, waiting: make(map[requestKey][]*waiter)}
 	stopVerdicts, err := stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageArbiter, cfg.Log, f.deliver)
 	if err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	if rec, ok := ev.(*streams.Recall); ok && (svc == streams.SvcGate) != (len(rec.Candidates) > 0) {
 		return fail(streams.CodeInvalid, fmt.Errorf("candidates are for %s and for nothing else", streams.SvcGate))
 	}
-	who := caller{a.Project, a.Agent, streams.HeadOf(ev).ID}
+	who := requestKey{a.Project, a.Agent, streams.HeadOf(ev).ID}
 	w, ok := f.await(who)
 	if !ok {
 		return fail(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
@@ -313,14 +314,14 @@ func (f *Front) publishLate(offer jointOffer, m *nats.Msg) {
 }
 
 // verdictOn waits for the verdict on a proposal, or for its rejection. seq is the proposal's place in the intake.
-func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address,
+func (f *Front) verdictOn(ctx context.Context, who requestKey, seq uint64, w *waiter, a streams.Address,
 	ev streams.Event) *streams.Reply {
 	rep := f.waitOn(ctx, who, seq, w, a, ev)
 	rep.IntakeSeq = position.Sequence(seq)
 	return rep
 }
 
-func (f *Front) waitOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address,
+func (f *Front) waitOn(ctx context.Context, who requestKey, seq uint64, w *waiter, a streams.Address,
 	ev streams.Event) *streams.Reply {
 	made := f.admitted.ask(seq)
 	for {
@@ -357,7 +358,7 @@ func forwarded(h micro.Headers) nats.Header {
 
 // unanswered returns the reply for a proposal without a verdict: either its groups have time left, or the timeout has
 // passed.
-func (f *Front) unanswered(who caller, intake uint64) *streams.Reply {
+func (f *Front) unanswered(who requestKey, intake uint64) *streams.Reply {
 	if f.cfg.Pending != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), pendingWait)
 		defer cancel()
@@ -456,12 +457,12 @@ func (w *waiter) hear(a answered) {
 }
 
 // recalled stores the entry of a recall, as the arbiter read it, for the request that waits for the verdict. So the
-// front need not read the entry from the ledger. A later entry replaces an earlier one, because the entry of a dropped
-// joint decision has the sequence of the next one.
+// front need not read the entry from the ledger. A later entry replaces an earlier one: if a joint decision is
+// dropped, the entry that is written in its place has the same sequence.
 func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, w := range f.waiting[caller{project, r.Agent, r.Sent()}] {
+	for _, w := range f.waiting[requestKey{project, r.Agent, r.Sent()}] {
 		w.recall, w.recallSeq = r, seq
 	}
 }
@@ -533,9 +534,9 @@ func (f *Front) deliver(e streams.Entry) {
 		f.cfg.Log.Error("unreadable entry of the arbiter", "seq", e.Seq, "err", err)
 		return
 	}
-	who := caller{e.Project, v.Agent, cmp.Or(v.Reuses, v.ID)} // the id that the caller sent
+	who := requestKey{e.Project, v.Agent, cmp.Or(v.Reuses, v.ID)} // the id that the client sent
 	if v.Answers != "" {
-		who = caller{id: v.Answers}
+		who = requestKey{id: v.Answers}
 	}
 	if v.Intake == 0 {
 		return
@@ -547,7 +548,7 @@ func (f *Front) deliver(e streams.Entry) {
 	}
 }
 
-func (f *Front) await(who caller) (*waiter, bool) {
+func (f *Front) await(who requestKey) (*waiter, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count >= MaxWaiting {
@@ -559,7 +560,7 @@ func (f *Front) await(who caller) (*waiter, bool) {
 	return w, true
 }
 
-func (f *Front) forget(who caller, w *waiter) {
+func (f *Front) forget(who requestKey, w *waiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := f.waiting[who]

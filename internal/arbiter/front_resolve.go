@@ -68,7 +68,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	case req.Order:
 		c.Note, c.Order = "", req.Note
 	}
-	who := caller{id: c.ID}
+	who := requestKey{id: c.ID}
 	w, ok := f.await(who)
 	if !ok {
 		return failed(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))

@@ -34,8 +34,8 @@ func TestPromiseC20AnAnswerThatFitsIntoNoMessageIsAnError(t *testing.T) {
 // The entry of a joint decision that was dropped has the sequence of the next one. Its recall must not be
 // served with the verdict on the next one.
 func TestTheRecallOfADroppedDecisionIsNotServed(t *testing.T) {
-	f := &Front{waiting: make(map[caller][]*waiter)}
-	w, ok := f.await(caller{"demo", "agent", "r"})
+	f := &Front{waiting: make(map[requestKey][]*waiter)}
+	w, ok := f.await(requestKey{"demo", "agent", "r"})
 	if !ok {
 		t.Fatal("it does not wait")
 	}

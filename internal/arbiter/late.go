@@ -58,7 +58,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	}
 	allowed := *p.Decided == streams.Allow
 	if rev == was {
-		verdict = *p.Decided // only text effects changed, so a released action stays released
+		verdict = *p.Decided // only text effects are new: the verdict stays, also if a person released the action
 	}
 	// Keep the reasons that a person or a timer added since.
 	_, reasons = judge(v.Reasons, reasons)

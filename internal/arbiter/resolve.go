@@ -140,7 +140,7 @@ func (h *hold) call() policy.Call {
 		Accepted: h.Accepted}
 }
 
-// approvers returns the roles of which a signer needs one to resolve a hold.
+// approvers returns the roles that a signer needs to resolve a hold. The signer's key must have all of them.
 func approvers(pol *policy.Policy, h *hold) []keys.Role {
 	if pol == nil {
 		return nil
@@ -153,8 +153,8 @@ func approvers(pol *policy.Policy, h *hold) []keys.Role {
 	return []keys.Role{pol.Approver()}
 }
 
-// upToDate adds new reasons to an open hold before a resolution is checked. Then the hold has the revision that "holds
-// show" prints.
+// upToDate adds new reasons to an open hold before a resolution is checked. "holds show" prints the revision with the
+// new reasons, so a signature over this revision must be accepted.
 func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) error {
 	h := in.hold
 	if pol == nil || h.State != streams.HoldOpen {
@@ -354,7 +354,7 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 	h := in.hold
 	bucket := h.ID
 	if bucket == "" {
-		bucket = "-" // an attacker may invent holds; they share one counter, so that the state does not grow
+		bucket = "-" // unknown holds share one counter: an attacker may invent any number of them
 	}
 	counter := stage.Key(keyRefused, in.project, bucket, string(r.Check))
 	n, err := count(st, counter)

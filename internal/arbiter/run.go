@@ -42,8 +42,8 @@ type Hold struct {
 	Verdict  streams.VerdictEntry `json:"verdict"`
 	// Body is the whole held content. It is set if the request asks for one hold by id and the hold is open.
 	Body string `json:"body,omitzero"`
-	// Approvers are the roles of which a signer needs one under the policy in force. They are set if the request asks
-	// for one hold by id.
+	// Approvers are the roles that a signer needs under the policy in force. The signer's key must have all of them.
+	// They are set if the request asks for one hold by id.
 	Approvers []keys.Role `json:"approvers,omitzero"`
 	// Catalogue is the ledger sequence of the tool catalogue that the held action asks to accept. If the request asks
 	// for one hold by id, Tools and Instructions are those of the catalogue, or Missing says why they are not shown.

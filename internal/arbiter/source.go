@@ -22,9 +22,9 @@ import (
 
 // This file has the approval of a source. A source is a content that the user named and that the session was shown. A
 // person approves it together with a hold of an action that the source asks for. The approval is a consent given in
-// advance, for a limited number of later actions. The verdict on such an action names it. The approval answers only
-// reasons that the signed policy lists. If there is any other reason, the action stays held. It never answers a reason
-// to deny.
+// advance, for a limited number of later actions. The verdict on such an action names it. The approval removes only
+// those reasons to hold that the signed policy lists. If there is any other reason, the action stays held. The
+// approval never removes a reason to deny.
 
 // maxContents is the maximum number of sources that are stored for a session.
 const maxContents = 8
@@ -200,7 +200,7 @@ func (a *grant) pinned(p *proposal, trust *keys.Trust, roles []keys.Role) bool {
 	})
 }
 
-// answeredBy reports whether the approval of a source answers every reason to hold.
+// answeredBy reports whether the approval of a source removes every reason to hold.
 func (p *proposal) answeredBy(g *intent.Grounds, s *policy.Sources, reasons []streams.Reason) bool {
 	ofSource := func(observation string) bool {
 		return slices.ContainsFunc(g.Observations, func(id string) bool { return streams.Clip(id, maxStep) == observation })

@@ -14,7 +14,7 @@ import (
 const (
 	timerDeadline = 'd' // a group's deadline
 	timerExpiry   = 'e' // a hold expires
-	timerReaudit  = 'r' // a re-audit of the live beliefs is due
+	timerReaudit  = 'r' // a re-audit of the beliefs that may be served is due
 	timerRecheck  = 's' // a subject has a new finding, and its open holds are to be checked again
 )
 

@@ -103,9 +103,9 @@ func ParseCheckpoint(b []byte) (c Checkpoint, err error) {
 	return parseCheckpoint(string(b[:i+1]), b)
 }
 
-// OpenCheckpoint parses a checkpoint and verifies that one of the verifiers' keys signed it. The key of
-// a verifier with a method ReplacedAt() int64 was replaced when the log had that many leaves. It signs
-// no larger tree.
+// OpenCheckpoint parses a checkpoint and verifies that one of the verifiers' keys signed it. If a verifier has a
+// method ReplacedAt() int64, its key was replaced when the log had that many leaves. A signature of this key on a
+// larger tree does not count.
 func OpenCheckpoint(b []byte, vs note.Verifiers) (c Checkpoint, err error) {
 	n, err := note.Open(b, vs)
 	if err != nil {
@@ -225,8 +225,8 @@ const nextKey = "lazaret-next-key "
 
 // Handover changes the key that signs the log. The old key and the new key both sign the head
 // together with the new public key, and the log stores this note. So a reader who trusts the old
-// key can follow to the new one. A checkpoint that only the old key signed after the handover is
-// invalid. vkey is the new public key and must belong to next.
+// key can come to trust the new one. A checkpoint that only the old key signed after the handover
+// is invalid. vkey is the new public key and must belong to next.
 //
 // The note is stored beside the tree, not in it, because replicas have the same tree but their own
 // keys.
@@ -367,8 +367,8 @@ func Replaced(handover []byte, trusted note.Verifiers) (old []string, next strin
 	return old, KeyID(v.Name(), v.KeyHash()), nil
 }
 
-// open parses a checkpoint and verifies that a key signed it that was valid at its size. It returns
-// the keys of the ring that signed it.
+// open parses a checkpoint and verifies that at least one key signed it that was valid at the size
+// of this checkpoint. It returns the keys of the ring that signed it.
 func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	n, err := note.Open(b, k)
 	if err != nil {
@@ -383,8 +383,8 @@ func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	return c, by, inPeriod(c.Size, n.Sigs, k.replacedAt)
 }
 
-// Successor returns the public key that the last handover named, which must sign from then
-// on. It is "" if there was no handover.
+// Successor returns the public key that the last handover named. This key must sign all checkpoints
+// after that handover. It is "" if there was no handover.
 func (l *Log) Successor() (string, error) {
 	n, err := l.handovers()
 	if err != nil || len(n) == 0 {

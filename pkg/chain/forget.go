@@ -27,9 +27,10 @@ type noRecycling struct{ pebble.ArchiveCleaner }
 // eraseTimeout is the maximum time for the removal of files after nothing needs them any more.
 const eraseTimeout = 30 * time.Second
 
-// Erase removes destroyed keys from the store's files. Afterwards no table and no log file has one,
-// not even wrapped. Copies made by Snapshot share the older files and still have the keys. Remove
-// them first. Erase is slow, but appends and reads continue meanwhile.
+// Erase removes destroyed keys from the store's files. Afterwards neither Pebble's tables nor its
+// write-ahead logs have a destroyed key, not even wrapped. Copies made by Snapshot share the older
+// files and still have the keys. Remove them first. Erase is slow, but appends and reads continue
+// meanwhile.
 func (l *Log) Erase(ctx context.Context) error {
 	return l.erase(ctx, [][2][]byte{{{spaceKey}, {spaceKey + 1}}})
 }

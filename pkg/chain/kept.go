@@ -16,14 +16,15 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A log numbers each change of its checkpoints and handovers: a new one, and one that got
-// cosignatures. A change is the record's key and the hash of its new value. Each checkpoint
-// is signed with an extension line that commits to all changes before it.
+// The store has a record for each checkpoint and each handover. The log numbers the changes of
+// these records. A change is a new record, or a record that got cosignatures. The log notes the
+// record's key and the hash of its new value. Each checkpoint is signed with an extension line that
+// commits to all changes before it. So a verification finds a record that was removed or replaced.
 
 // keptLine begins that extension line: <number of changes> SP <hash over them, base64>.
 const keptLine = "lazaret-kept "
 
-// history has the numbers of checkpoints and handovers of a log, and the changes that led to them.
+// history has how many checkpoints and handovers a log has, and the number and hash of the changes of their records.
 type history struct {
 	checkpoints, handovers uint64
 	changes                uint64
@@ -226,7 +227,7 @@ func (v *verification) counted(cps []signed, good []bool) {
 			have.checkpoints, have.handovers, have.changes,
 			h.checkpoints, h.handovers, h.changes)
 	}
-	// the remaining claims are about changes that the log does not have
+	// The remaining claims are about changes that the log does not have.
 	for _, n := range slices.Sorted(maps.Keys(claims)) {
 		for _, i := range claims[n] {
 			v.otherHistory(&cps[i], n)

@@ -59,7 +59,7 @@ type Options struct {
 // ErrLocked reports that another process has the log open.
 var ErrLocked = errors.New("the log is open in another process")
 
-// ErrNoLog reports that a folder has no log, or only the rest of one.
+// ErrNoLog reports that a folder has no log, or a log whose store was emptied or truncated.
 var ErrNoLog = errors.New("there is no log in the folder")
 
 // ErrOrder reports that an entry's sequence is not higher than the last one.
@@ -120,7 +120,7 @@ type Log struct {
 
 	mu     sync.RWMutex
 	head   Head   // guarded by mu, like the following fields
-	synced uint64 // number of the append whose head this is
+	synced uint64 // number of the last append that head includes
 	failed error  // error of a write that may or may not be on disk
 }
 

@@ -39,8 +39,8 @@ var errErased = fmt.Errorf("it was erased: %w", ErrForgotten)
 // ErrNoKey reports that a payload cannot be read because the log was opened without its master key.
 var ErrNoKey = errors.New("the log was opened without the key that decrypts it")
 
-// newVault returns a vault. If without is set, the master key may be missing. Such a vault opens no
-// payload.
+// newVault returns a vault. If without is set, the master key may be missing. A vault without it
+// decrypts no payload.
 func newVault(master []byte, without bool) (*vault, error) {
 	if master == nil && without {
 		return new(vault), nil

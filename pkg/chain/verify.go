@@ -85,10 +85,10 @@ type Statement struct {
 
 // Ruling is the result of Lawful.Judge.
 type Ruling struct {
-	// May reports whether the payload of a leaf may be missing. The payload was encrypted
-	// under a key of the data subject. erased is set if the payload itself was erased, and
-	// not its key. Several goroutines call May. Leaves do not name the data subject, so
-	// subject is not authentic: the log's files can be changed to name another one.
+	// May reports whether the payload of a leaf may be missing. subject is the data subject under
+	// whose key the payload was encrypted. erased is set if the payload itself was erased, and not
+	// its key. Several goroutines call May. subject is not authentic: leaves do not commit to it,
+	// so somebody who can write the log's files can change it.
 	May func(subject string, erased bool, leaf *Leaf) bool
 	// Bad are statements that do not count. Each is a finding.
 	Bad []Finding
@@ -112,8 +112,8 @@ type Report struct {
 	Gaps     int64  `json:"gaps"`
 	Resets   int64  `json:"resets"`   // how often the ledger was recreated
 	Payloads int64  `json:"payloads"` // payloads that match their commitments
-	// Forgotten are payloads that were erased or whose key was destroyed, lawfully if that was
-	// asked for.
+	// Forgotten counts payloads that were erased or whose key was destroyed. If
+	// VerifyOptions.Lawful is set, it counts only those that may be missing.
 	Forgotten   int64    `json:"forgotten"`
 	NotHeld     int64    `json:"not_held"` // payloads of leaves that were taken from another log
 	Bytes       int64    `json:"bytes"`    // hashed bytes of leaves and payloads

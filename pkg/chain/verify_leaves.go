@@ -38,7 +38,8 @@ type unit struct {
 	epoch time.Time // of the last reset; zero if there is none
 
 	tiles []tlog.Hash // hashes of the full tiles
-	// at has the right edges below a tile, at the sizes of checkpoints and at the end.
+	// at has, for the sizes of checkpoints and for the end, the part of the tree's right edge that lies within the
+	// last tile.
 	at map[int64]*[TileHeight]tlog.Hash
 }
 

@@ -56,8 +56,9 @@ type Step struct {
 	Within time.Duration // longest time since the step before; 0: any
 }
 
-// paced reports whether any step has a time limit after the previous step. The chains of such a
-// sequence also have the time of their last event, and are stored under separate keys.
+// paced reports whether any step has a time limit after the previous step. If so, each chain (the
+// progress of a sequence) also stores the time of its last event, and such chains have keys of
+// their own.
 func (d *Declared) paced() bool {
 	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Within > 0 })
 }

@@ -13,7 +13,8 @@ const maxDependencies = 8
 // Dependencies returns the untrusted content that the action depends on: content with an
 // instruction that the action would carry out, and content that was the first in the project to
 // name a value of the arguments. Content is not included just because it was read before. Content
-// that the user accounts for is not included either.
+// is also not included if the user asked for the action as the content does, or named the value
+// before the content.
 func (s *State) Dependencies() []streams.Rest {
 	var out []streams.Rest
 	s.echo()

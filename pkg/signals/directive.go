@@ -18,15 +18,16 @@ const (
 
 var partDirectives = keep(orderDirectives, (*State).noteDirectives)
 
-// noteDirectives stores untrusted content, and the model's own memories, because those influence it
-// again. It does not store memories without external content.
+// noteDirectives stores the instructions in untrusted content. It also stores those in memories
+// that the model itself wrote, because a recall shows them to the model again. It leaves out
+// memories without external content.
 func (s *State) noteDirectives() {
 	if s.hasExternalContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" && !s.In.graded {
 		s.noteDirective()
 	}
 }
 
-// tableNotes has the directives of untrusted content.
+// tableNotes has the directives of untrusted content. A stored directive is also called a note.
 var tableNotes = index.NewTable(3, "directives", 4_000)
 
 // directive is the stored form of an instruction.

@@ -100,7 +100,7 @@ func (s *State) echo() []*Served {
 		}
 		buf = n.read(b, buf[:0])
 		same := slices.Contains(here, id)
-		// A source may say what to do only in the session whose user left it to the source.
+		// The permission to follow the source (handed) counts only in the session in which the user gave it.
 		n.handed = n.handed && slices.Contains(read, id)
 		sv := s.match(&n, same)
 		if sv == nil {
@@ -127,7 +127,7 @@ func (s *State) echo() []*Served {
 }
 
 // match returns how the action carries out one of the note's sentences, or nil. It prefers a
-// sentence that the user does not account for.
+// sentence that asks for more than the user did (UserNamed is false).
 func (s *State) match(n *directive, same bool) (best *Served) {
 	in, c := s.In, s.In.call
 	for i, words := range n.sentences {
@@ -208,8 +208,9 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 		// The tool's name says little if the user asked for an action of this kind.
 		return nil
 	}
-	// The user accounts for the action if they asked for it, and also named all its receivers, named
-	// all its values in the sentence, or named the tool as closely as the sentence does.
+	// The user, and not the content, is the cause of the action if the user asked for it and also
+	// did one of these: named all receivers, named all values that the sentence has, or named the
+	// tool as closely as the sentence does.
 	return &Served{By: "tool", Value: in.Action.Tool,
 		UserNamed: named || asked && (len(c.Values) > 0 && unexplained == 0 || in.intent.Closeness >= c.Strength(words))}
 }

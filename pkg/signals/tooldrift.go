@@ -153,7 +153,7 @@ func Accept(st index.Store, project, agent, id string) error {
 		var e index.Encoder
 		e.Str(accepted.server)
 		if p, ok := now[name]; ok && p != accepted.prints[i] {
-			e.Num(1) // the server changed the tool after it offered the accepted catalogue
+			e.Num(1) // the tool that the server offers now differs from the one that the person accepted
 		} else {
 			e.Num(0)
 		}
