@@ -21,8 +21,9 @@ func chunkKey(digest string, i int) []byte {
 func activeKey(do string) []byte { return append([]byte{keySpace, 'a'}, do...) }
 func bundleKey(do string) []byte { return append([]byte{keySpace, 'b'}, do...) }
 
-// Apply applies a chunk or activation entry of ingest to the state. If the verification of a command fails, Apply logs
-// it and the previous bundle stays active.
+// Apply folds an entry of ingest of type chunk or activation. A chunk of a bundle is stored. An activation puts the
+// bundle in force that its signed command names. If the command's signature is not valid, or the stored chunks are not
+// those of the bundle, Apply logs the error and returns nil, and the bundle that was in force stays in force.
 func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.Logger) error {
 	switch e.Type {
 	case streams.TypeChunk:

@@ -413,7 +413,7 @@ func (a *Auditor) take(entries []streams.Entry, more bool) error {
 }
 
 // settle waits until all chained entries are on disk. Entries that are not on disk are not in the log's head and not
-// signed, and the ledger is read from them again after a restart.
+// signed. After a restart, the auditor reads the ledger again from the first of them.
 func (a *Auditor) settle() error {
 	if a.synced == nil {
 		return nil

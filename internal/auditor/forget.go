@@ -22,9 +22,10 @@ import (
 // each stage's answer that it dropped the data, are encrypted with the pipeline's own key. They
 // stay readable when the project's key is gone.
 //
-// Before a forgotten entry is chained, all keys of the project are destroyed. So a checkpoint that covers the entry
-// also states that they are destroyed. Entries that other stages derive from forgotten entries later get a key of their
-// own, which is destroyed at once. New entries of the project get a new key.
+// Before an entry of type forgotten, an order to forget a project, is chained, all keys of the project are destroyed.
+// So a checkpoint that covers the order also states that they are destroyed. After the order, other stages may still
+// add entries that they derive from forgotten entries. These get a key of their own, which is destroyed at once. New
+// entries of the project get a new key.
 //
 // A statement about one data subject lists entries. Their payloads are erased one by one before the statement is
 // chained. They have no key of their own, because one entry may concern several people.
@@ -44,7 +45,7 @@ func (a *Auditor) subject(e *streams.Entry) string {
 
 // forgetting is the latest order to forget a project.
 type forgetting struct {
-	seq uint64 // entries derived from entries before this sequence are forgotten too
+	seq uint64 // entries that a stage derived from inputs before this sequence are forgotten too
 	at  time.Time
 }
 

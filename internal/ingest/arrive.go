@@ -9,9 +9,9 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// A quarantine that names an agent, a session, a source or a tool also applies to beliefs that come in later, until its
-// incident is closed, because an attacker may go on while people look at the incident. The signed order that
-// quarantined the earlier beliefs is the authority for this too. The new belief is withheld from the entry that
+// A quarantine that names an agent, a session, a source or a tool also applies to beliefs that come in later, until
+// its incident is closed, because an attacker may go on while people look at the incident. The signed order that
+// quarantined the earlier beliefs is the authority for this too. The new belief is withheld as soon as its entry
 // introduces it, and an entry with the revision follows.
 
 // maxStanding is the maximum number of quarantines of a project that apply to later beliefs. There is a limit because

@@ -176,7 +176,7 @@ func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) er
 	for _, p := range [2][2]*record{{mine, other}, {other, mine}} {
 		r, by := p[0], p[1]
 		if by.Ref.Axes.Truth != beliefs.Supported {
-			continue // a belief that is not supported itself supports no other
+			continue // only a supported belief can support another
 		}
 		e := by.asEvidence(at)
 		s := r.standing()
@@ -217,7 +217,7 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 	for _, p := range [2][2]*record{{&a, &b}, {&b, &a}} {
 		r, by := p[0], p[1]
 		if by.Ref.Axes.Truth == beliefs.Contradicted {
-			continue // a contradicted belief contradicts no other
+			continue // a belief that is itself contradicted cannot contradict another
 		}
 		e := by.asEvidence(at)
 		e.Relation = beliefs.Contradicts

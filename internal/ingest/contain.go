@@ -54,8 +54,9 @@ func (c *containment) count(r *beliefs.IncidentReport) {
 }
 
 // contain computes the effects of a quarantine without applying them. Matching beliefs are withheld. If Descendants or
-// All is set, beliefs that derive from them are withheld too; otherwise those become stale until a person confirms them
-// or a repair restores them. Unless All is set, beliefs with independent support are spared.
+// All is set, beliefs that derive from the matching ones are withheld too. If neither is set, the deriving beliefs
+// become stale until a person confirms them or a repair restores them. Unless All is set, beliefs with independent
+// support are spared.
 func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope) (*containment, error) {
 	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
 		Source: s.Source, Tool: s.Tool,

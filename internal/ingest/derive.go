@@ -164,8 +164,9 @@ func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *tex
 	return nil
 }
 
-// indexed reports whether all phrases and carriers of a content are in the index of external content. For a content
-// that was seen before, some may not be, because the agent may have written it before.
+// indexed reports whether all phrases and carriers of a content are in the index of external content. This may be
+// false for a content that was seen before: if the agent wrote the content first, it was not external then, and was
+// not indexed.
 func (f *Fold) indexed(st *stage.State, project string, ft *text.Features) (bool, error) {
 	for _, h := range sample(ft.Phrases) {
 		if _, ok, err := st.Get(phraseKey(keyExternal, project, h)); err != nil || !ok {

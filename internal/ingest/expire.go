@@ -50,7 +50,8 @@ type expiry struct {
 	Session  []byte `json:"session,omitzero"`
 	Document []byte `json:"document,omitzero"`
 	From     uint32 `json:"from,omitzero"`
-	// Again is set if Before became later during the expiry. All beliefs are then examined a second time.
+	// Again is set if another order moved the horizon Before to a later time while the expiry ran. All beliefs are
+	// then examined a second time.
 	Again bool `json:"again,omitzero"`
 }
 
@@ -356,9 +357,9 @@ const dropCost = 4 << 10
 // indexed reports whether a recall can find the belief.
 func (r *record) indexed() bool { return r.Memory || r.Ref.Kind == beliefs.Content }
 
-// outlives reports whether an order to expire with horizon before keeps an unchanged belief from read content. It keeps
-// the belief if the content was read again at or after the horizon, if the project or one of its data subjects is under
-// legal hold, or if another record depends on the belief or on its event.
+// outlives reports whether an unchanged belief from read content stays although an order to expire with the horizon
+// `before` is carried out. The belief stays if the content was read again at or after the horizon, if the project or
+// one of its data subjects is under legal hold, or if another record depends on the belief or on its event.
 func (f *Fold) outlives(st *stage.State, project string, r *record, before time.Time,
 	held map[string]bool) (bool, error) {
 	if !r.last().Before(before) {

@@ -207,9 +207,9 @@ const (
 	keyContent    = 'c' // project, content digest → when first seen, count, belief
 	keyText       = 'x' // project, belief → the text that was read, cut to keptText
 	keyPlace      = 'l' // project, place → nothing: users and sessions that have an index
-	keyIndex      = 'w' // project, place, class of origin → index for recalls
-	keyVolume     = 'm' // project, place, class of origin → number of the last volume of its index
-	keySwept      = 'o' // project, place, class of origin → nothing: its index has postings of dropped beliefs
+	keyIndex      = 'w' // project, place, byte of a shelf and volume → word index for recalls
+	keyVolume     = 'm' // project, place, byte of a shelf → number of its last volume
+	keySwept      = 'o' // as keyIndex → nothing: the word index has postings of dropped beliefs
 	keyName       = 'k' // project, memory key → belief that has the key
 	keyDecision   = 'd' // project, agent, decision id → beliefs
 	keyHints      = 'h' // project, normalised tool name → hints that raise the tool's level

@@ -12,10 +12,11 @@ import (
 	"lazaret/streams"
 )
 
-// A recall searches inverted word indexes. A place is the whole project, a user or a session. Each place has two
-// indexes for each class of origin: one of memories and one of read content. So a search finds more trusted content
-// however much less trusted content there is, and memories however much read content there is. The indexes are part of
-// the state: Apply writes them, and a refold rebuilds them.
+// A recall searches inverted word indexes. A place is the whole project, a user or a session. The beliefs of a place
+// are on six shelves: for each of the three classes of origin, one shelf has the memories and one the read content. A
+// shelf consists of volumes, and each volume has a word index. Each shelf is searched separately. So a search finds
+// more trusted content however much less trusted content there is, and memories however much read content there is.
+// The word indexes are part of the state: Apply writes them, and a refold rebuilds them.
 
 // The classes of origin, most trusted first.
 const (
@@ -24,20 +25,20 @@ const (
 	classExternal = '2'
 )
 
-// shelf identifies an index of a place: by class of origin, by memories or read content, and by volume.
+// shelf identifies a shelf of a place, by class and memory, and one of its volumes. So it identifies a word index.
 type shelf struct {
 	class  byte
 	memory bool // memories; otherwise read content
 	volume byte
 }
 
-// shelves lists the first volumes of all indexes, most trusted first.
+// shelves lists the six shelves of a place, most trusted first, each with its first volume.
 var shelves = []shelf{{class: classOwn, memory: true}, {class: classOwn}, {class: classAgent, memory: true},
 	{class: classAgent}, {class: classExternal, memory: true}, {class: classExternal}}
 
 func shelfOf(r *record) shelf { return shelf{class: classOf(r.Ref.Origin), memory: r.Memory} }
 
-// key returns the byte that stands for a shelf in the keys of its index.
+// key returns the byte that stands for s, shelf and volume, in the keys of its word index.
 func (s shelf) key() byte {
 	k := s.class + 3*s.volume
 	if s.memory {
@@ -46,9 +47,9 @@ func (s shelf) key() byte {
 	return k + 'a' - '0'
 }
 
-// volumes is the maximum number of volumes of an index. A volume is full when it has lexical.MaxDocuments documents,
-// even if their beliefs expire. New beliefs go to the first volume that is not full. A volume whose beliefs have all
-// expired is dropped, and then has room again.
+// volumes is the maximum number of volumes of a shelf. A volume is full when its word index has lexical.MaxDocuments
+// documents. A belief that expires leaves its document behind. New beliefs go to the first volume that is not full.
+// When all beliefs of a volume have expired, its word index is dropped, and the volume has room again.
 const volumes = 16
 
 // volumeKey returns the key that stores the number of a shelf's last volume. A shelf without this key has one volume.
@@ -57,7 +58,7 @@ func volumeKey(project, place string, s shelf) []byte {
 	return append(stage.Key(keyVolume, project, place, ""), s.key())
 }
 
-// lastVolume returns s with the number of its last volume.
+// lastVolume returns the last volume of the shelf of s.
 func lastVolume(st *stage.State, project, place string, s shelf) (shelf, error) {
 	v, _, err := st.Get(volumeKey(project, place, s))
 	s.volume = 0
@@ -67,7 +68,7 @@ func lastVolume(st *stage.State, project, place string, s shelf) (shelf, error) 
 	return s, err
 }
 
-// openVolume returns the first volume of a shelf that has room, and the number of documents in it.
+// openVolume returns the word index of the first volume of a shelf that has room, and the number of documents in it.
 func openVolume(st *stage.State, project, place string, s shelf) (x *lexical.Index, n uint32, err error) {
 	for {
 		x = index(st, project, place, s)
@@ -86,7 +87,7 @@ func openVolume(st *stage.State, project, place string, s shelf) (x *lexical.Ind
 	return x, n, err
 }
 
-// searchShelf searches the volumes of a shelf, the last one first, and returns all with the hits appended.
+// searchShelf searches the volumes of a shelf, the last one first, and returns the list `all` with the hits appended.
 func searchShelf(st *stage.State, project, place string, s shelf, q lexical.Query, all []reads) ([]reads, error) {
 	s, err := lastVolume(st, project, place, s)
 	if err != nil {
@@ -117,7 +118,8 @@ func classOf(o beliefs.Origin) byte {
 	return classExternal
 }
 
-// index returns the word index of a shelf in a place of a project. The empty place is the whole project.
+// index returns the word index of s, that is of one volume of a shelf, in a place of a project. The empty place is the
+// whole project.
 func index(st *stage.State, project, place string, s shelf) *lexical.Index {
 	return indexAt(st, append(stage.Key(keyIndex, project, place, ""), s.key()))
 }

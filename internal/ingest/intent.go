@@ -164,7 +164,7 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	return addCall(st, callsKey(project, e.Agent, e.Session, e.Tool), c)
 }
 
-// toolCall is what is stored about a call, to handle its result.
+// toolCall is what is stored about a call until its result comes.
 type toolCall struct {
 	ID    string   `json:"id"`
 	Keys  []uint32 `json:"keys,omitzero"` // the user's requests for which the call looks something up

@@ -10,9 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds precedents. A precedent of a call is an earlier proposal of the same call by the same agent, on which
-// no rule had a finding, in a session whose user used similar words. If there is a precedent, a memory that also asks
-// for the call is no reason to hold it.
+// This file finds precedents. A precedent of a call is an earlier proposal of the same call by the same agent, on
+// which no rule had a finding, in a session whose user used similar words. If there is a precedent, a memory that also
+// asks for the call is no reason to hold the call.
 
 // Bounds of precedents.
 const (
@@ -81,7 +81,7 @@ func wordsIn(b []byte) []uint32 {
 // string.
 func (f *Fold) precedent(st *stage.State, project string, e *streams.ActionEntry) (string, error) {
 	if e.Level < beliefs.L2 || e.Unseen {
-		return "", nil // no rule uses a precedent for such an action
+		return "", nil // below L2 and after a rejected observation, no rule uses a precedent
 	}
 	words, err := f.userWords(st, project, e.Agent, e.Session)
 	if err != nil || len(words) == 0 {

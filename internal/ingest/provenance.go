@@ -9,10 +9,10 @@ import (
 	"lazaret/streams"
 )
 
-// provenance is where a content was read: agent, session, source and tool. The record of a belief has the provenance of
-// the first reading. Provenances of later readings are stored under keys of their own. So a quarantine by agent,
-// session, source or tool also finds a text that was first read elsewhere. The origin of a content is not part of it,
-// because the message's subject has that.
+// provenance is where a content was read: agent, session, source and tool. The record of a belief has the provenance
+// of the first reading. Provenances of later readings are stored under keys of their own. So a quarantine by agent,
+// session, source or tool also finds a text that was first read elsewhere. A provenance does not include the origin of
+// the content, because the message's subject has the origin.
 type provenance struct {
 	Agent   string    `json:"agent"`
 	Session string    `json:"session,omitzero"`
@@ -65,8 +65,9 @@ func provenBy(project, label, value string) []byte {
 	return stage.Key(keyProvenBy, project, label, value, "")
 }
 
-// noteProvenance records the provenance of a content that was read again, unless it is known already. It applies the
-// quarantines of open incidents to the belief as if its content had first been read with provenance p.
+// noteProvenance records p as a provenance of a content that was read again, unless the state has p already. In both
+// cases, a quarantine of an open incident that matches p then applies to the belief, although the content was first
+// read elsewhere.
 func (f *Fold) noteProvenance(st *stage.State, project, id string, p provenance) error {
 	sum := sha256.Sum256(stage.Key(0, p.Agent, p.Session, p.Source, p.Tool))
 	key := append(provenancePrefix(project, id), sum[:8]...)

@@ -11,10 +11,10 @@ func init() {
 	writes(streams.TypeBelief, (*Fold).applyReaudit)
 }
 
-// A re-audit adds entries with all live beliefs, so that the rules in force judge beliefs that were accepted under
-// older rules. It starts at an entry: the activation of a rule set, or the arbiter's entry that a re-audit is due. Its
-// progress is part of the state and advances with its own entries, so that it continues after a crash. If it is started
-// again while it runs, it begins again with the first belief.
+// A re-audit adds entries with all live beliefs: those that can still reach a context or an action. So the rules in
+// force judge beliefs that were accepted under older rules. It starts at an entry: the activation of a rule set, or
+// the arbiter's entry that a re-audit is due. Its progress is part of the state and advances with its own entries, so
+// that it continues after a crash. If it is started again while it runs, it begins again with the first belief.
 
 // reaudit is the progress of a re-audit.
 type reaudit struct {
@@ -27,8 +27,8 @@ type reaudit struct {
 	Of    streams.Person `json:"of,omitzero"`
 }
 
-// maxLooked is the maximum number of records that are examined for one entry. If few of them are live, the entry may
-// have no beliefs.
+// maxLooked is the maximum number of records that are examined for one entry. If none of these records is a live
+// belief, the entry has no beliefs.
 const maxLooked = 4096
 
 // startReaudit starts a re-audit, unless the partition has no beliefs. run names it.

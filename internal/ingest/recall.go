@@ -22,7 +22,7 @@ func init() {
 const (
 	defaultLimit = 10
 	// lookedLimit is the maximum number of hits that a recall examines in each index, the best ones. It examines at
-	// least minLooked, even if it serves few, so that refused beliefs do not hide others.
+	// least minLooked, even if it serves few. So refused beliefs at the top do not hide the others.
 	lookedLimit = 200
 	minLooked   = 50
 	// refusedLimit is the maximum number of refusals that the entry reports.
@@ -275,7 +275,7 @@ func (f *Fold) serving(st *stage.State, project string, it *streams.RecallItem, 
 	return s, nil
 }
 
-// omit counts n matching results that are in none of the entry's lists.
+// omit counts n matching results that were left out of one list of the entry, named channel.
 func omit(e *streams.RecallEntry, channel string, n int) {
 	if e.Omitted == nil {
 		e.Omitted = map[string]int{}

@@ -12,7 +12,8 @@ import (
 
 // A policy may require a sentinel group only if the group keeps up. Otherwise every later proposal would wait for a
 // group that still reads old entries, and would be held when the wait ends. A group has answered all entries up to the
-// input of its own last entry. If that is before the latest proposals with a verdict, the group is behind.
+// input of its own last entry. If that input comes before the latest maxBehind proposals with a verdict, the group is
+// behind.
 
 // maxBehind is the maximum number of decided proposals of a partition that a group may be behind when a policy begins
 // to require it.
@@ -62,8 +63,8 @@ func (f *Fold) behind(st *stage.State, digest string, bundle []byte) (*streams.R
 	return &streams.RejectError{Code: streams.CodeBehind, Reason: late}, nil
 }
 
-// late returns those of groups that the policy in force does not require, and why the partition refuses a policy that
-// requires groups; "" if it does not.
+// late returns those of the given groups that the policy in force does not require. why says why the partition refuses
+// a policy that requires the given groups; it is "" if the partition accepts the policy.
 func (f *Fold) late(st *stage.State, groups []string) (added []string, why string, err error) {
 	now, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {

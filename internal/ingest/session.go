@@ -76,8 +76,8 @@ func (f *Fold) putHoles(st *stage.State, key []byte, h *holes) error {
 	return st.Put(key, h)
 }
 
-// nowSeen removes an admitted observation from the holes, if it was rejected earlier. A hole with a higher place in the
-// intake stays. It may be recorded already, because messages are shed out of order.
+// nowSeen removes an admitted observation from the holes, if it was rejected earlier. A hole with a higher place in
+// the intake stays. Such a hole may be recorded already, because messages are shed out of order.
 func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead, origin beliefs.Origin) error {
 	for _, s := range []string{head.Session, ""} {
 		h, err := f.holes(st, project, head.Agent, s)
@@ -98,8 +98,8 @@ func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead,
 	return nil
 }
 
-// applyRepeat folds a repeat of an event. If an observation was admitted, and its repeat was shed and recorded as a
-// hole, it removes that hole.
+// applyRepeat folds a repeat of an event. If an observation was admitted, and an earlier repeat of it was shed and
+// recorded as a hole, applyRepeat removes that hole.
 func (f *Fold) applyRepeat(st *stage.State, project string, e *streams.RepeatEntry) error {
 	if e.Kind != streams.KindObs {
 		return nil

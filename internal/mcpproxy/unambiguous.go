@@ -98,8 +98,8 @@ func vetNames(v any, depth int) error {
 	return nil
 }
 
-// vetAnnotations checks a tool's annotations as vet does, including the field names that the protocol
-// defines.
+// vetAnnotations checks the names inside a tool's annotations. vet does not check them, because it does not look into
+// the fields in free.
 func vetAnnotations(raw json.RawMessage) error {
 	var v any
 	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {

@@ -224,7 +224,8 @@ func (l *line) discover(ctx context.Context, params json.RawMessage) {
 		slices.Contains(said.Supported, stateless)
 }
 
-// adopt gives an exchange its id on the line. It returns nil if too many exchanges are in progress.
+// adopt registers an exchange on the line, that is the shared connection to the server, and gives it the id under
+// which its request is sent there. It returns nil if too many exchanges are in progress.
 func (l *line) adopt(x *exchange) *exchange {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -127,8 +127,9 @@ func (h Held) ask(ctx context.Context, j Judge, m Text, file string) (*client.Re
 	return rep, err
 }
 
-// ended reports whether a verdict on an earlier request does not count for this one. That is so if its hold has
-// expired. It is also so if it allows without a person's approval: then the write is judged again as of now.
+// ended reports whether the stored verdict on an earlier request for the same write no longer counts. The write is
+// then proposed again, under a new id. There are two such verdicts: a hold that expired or was withdrawn, and an allow
+// that no person approved. After such an allow, the write is judged by the present rules and findings.
 func ended(rep *client.Reply) bool {
 	switch rep.Verdict {
 	case streams.Allow:

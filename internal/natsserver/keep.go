@@ -133,8 +133,8 @@ func (k *kept) check(ns *server.Server) error {
 	return errors.Join(errs...)
 }
 
-// putBack restores missing files from their second links and removes the links. The server that removed
-// the files must have ended.
+// putBack restores the files that the server removed, from the hard links in the folder to. Then it removes these
+// links. The server that removed the files must have ended.
 func (k *kept) putBack() error {
 	err := filepath.WalkDir(k.to, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -161,7 +161,7 @@ func (k *kept) putBack() error {
 	return k.drop()
 }
 
-// drop removes the second links. Files that the server removes later are lost.
+// drop removes the hard links in the folder to. From then on, a file that the server removes is lost.
 func (k *kept) drop() error {
 	if err := os.RemoveAll(k.to); err != nil {
 		return fmt.Errorf("removing hard links of stream files: %w", err)

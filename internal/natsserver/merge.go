@@ -12,11 +12,13 @@ import (
 	"lazaret/streams"
 )
 
-// A backup contains a copy of the register of issued credentials. A backup is restored with a separate copy of the
-// folder of keys. If that copy is older than a revocation, its register still lists the credential as valid. The
-// register in the backup then keeps the credential revoked. It contains no secret.
+// The register lists the issued credentials and their revocations. It is in the folder of keys. A backup does not
+// contain the folder of keys, which is saved and restored separately. So the restored folder may be older than the
+// backup, and its register may lack a revocation: a revoked credential would be valid again. To prevent this, the
+// backup contains a copy of the register as it was when the backup was made. A restore merges this copy into the
+// register of the restored folder. The copy contains no secret.
 
-// registerCopy returns the path of the copy in a backup.
+// registerCopy returns the path of the copy of the register in a backup.
 func registerCopy(backup string) string {
 	return filepath.Join(backup, filepath.Base(registerFile("")))
 }

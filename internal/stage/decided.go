@@ -11,8 +11,9 @@ import (
 // decided is the set of inputs of one partition that ingest has decided on: all up to a position, and some after it,
 // because projects take turns (see intakeStage.next).
 //
-// It is a fold of the ledger, because every entry names its input. Before a message is purged from the intake, it is
-// decided. So a fold from the beginning of the ledger keeps few positions.
+// It is a fold of the ledger, because every entry names its input. A message is purged from the intake only once it is
+// decided. So settle can raise low to the intake's first message, and even a fold from the beginning of the ledger
+// keeps few positions in done.
 type decided struct {
 	low   uint64   // every input up to this intake position is decided
 	done  []uint64 // decided positions above low, ascending

@@ -36,7 +36,7 @@ func (e *HoleError) Error() string {
 // hole before it reaches the statement that explains the hole. So statements are read when a hole is found.
 type forgettings struct {
 	read    uint64              // sequence of the last message on ingest's subjects that was read
-	listed  map[uint64]struct{} // sequences that erased entries list
+	listed  map[uint64]struct{} // sequences that entries of type erased list
 	ordered []ordered           // orders to forget projects
 }
 
@@ -90,7 +90,7 @@ func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error 
 	return nil
 }
 
-// add adds one statement, a forgotten or an erased entry.
+// add adds one statement: an entry of type forgotten or erased.
 func (f *forgettings) add(e *streams.Entry) {
 	if e.Type == streams.TypeForgotten {
 		o := ordered{at: e.Seq, late: e.Time.Add(statement.LateFor)}
@@ -121,8 +121,8 @@ func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 	return 0
 }
 
-// timeBefore returns the time stamp of the last existing entry before seq, or zero if the ledger has none. It skips
-// entries that a statement names as removed without asking the server for them.
+// timeBefore returns the time stamp of the last existing entry before seq, or zero if the ledger has none. It does not
+// ask the server for entries that a statement names as removed.
 func (f *forgettings) timeBefore(ctx context.Context, js jetstream.JetStream, seq uint64) (time.Time, error) {
 	st, err := Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
@@ -194,7 +194,7 @@ func (r *runtime) checkFollows(ctx context.Context, a *arrival) error {
 // errPassedOver reports that the server did not deliver a ledger entry that it has.
 var errPassedOver = errors.New("the server did not deliver a ledger entry that it has")
 
-// refusal reports whether an error means that ledger entries are missing for this stage, so that it must stop.
+// refusal reports whether an error means that ledger entries are missing for this stage, so that the stage must stop.
 func refusal(err error) bool {
 	var h *HoleError
 	_, trimmed := asTrimmed(err)

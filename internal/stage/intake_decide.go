@@ -336,12 +336,12 @@ func (s *intakeStage) forget() error {
 	return nil
 }
 
-// undo drops all changes of a batch from the state, because publishing its entries failed with err. The first n entries
-// are certainly in the ledger and are read back from there. waiting is waiting before the batch.
+// undo drops all changes of a batch from the state, because publishing its entries failed with err. The first n
+// entries are certainly in the ledger and are read back from there. waiting is what s.waiting was before the batch.
 func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	waiting [streams.Partitions][]*streams.Entry, err error) error {
-	// Of the other entries it is not certain whether they are in the ledger. So drop the effects of all. Those that are
-	// in the ledger are read back.
+	// It is not certain which of the other entries are in the ledger. So drop the effects of all entries. Those that
+	// are in the ledger are read back.
 	s.waiting, s.cursors = waiting, s.saved
 	s.resetInFlight()
 	if err := s.forget(); err != nil {

@@ -66,9 +66,9 @@ func (s *intakeStage) addFollowUp(ctx context.Context, p int) error {
 	return s.add(ctx, p, out, at, waiting)
 }
 
-// secure syncs the state, and answers a trim entry with the sequence up to which the state is on disk. Entries of other
-// stages are folded only together with an entry of ingest, so that sequence may be too low. The answer is such an
-// entry: after it, the state reaches the ledger's end.
+// secure syncs the state, and answers a trim entry with the sequence up to which the state is on disk. Entries of
+// other stages are folded only together with an entry of ingest, so the sequence may be too low. The answer is itself
+// an entry of ingest: with it, the state reaches the ledger's end.
 func (s *intakeStage) secure(ctx context.Context, p int) error {
 	s.syncing = true
 	if err := s.commitFolded(); err != nil {
@@ -99,7 +99,7 @@ func (s *intakeStage) answered(e *streams.Entry) error {
 }
 
 // add publishes an entry that no message asks for. at is the last ledger sequence that was read before the decision,
-// and waiting is waiting before it.
+// and waiting is what s.waiting was before the decision.
 func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 	waiting [streams.Partitions][]*streams.Entry) error {
 	if !s.active[p] {

@@ -485,7 +485,7 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 			return sleep(ctx, 200*time.Millisecond)
 		}
 		if m == nil || m.Sequence == fences[p] {
-			continue // its publish failed because of another partition's entry
+			continue // this partition's publish failed because of another partition's entry
 		}
 		s.active[p] = false
 		s.stats.FenceLost.Add(1)

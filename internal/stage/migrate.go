@@ -41,8 +41,9 @@ var migrations = map[int]Migration{
 	16: {Exact: true}, // ingest and the arbiter have their own
 }
 
-// laterVersion returns an error for a message that a later version of ingest, of the arbiter or of the stage own wrote,
-// because this version cannot read it. Messages of other stages cause no error.
+// laterVersion returns an error for a message that a later version of lazaret wrote, because this version cannot read
+// it. It looks at messages of ingest, of the arbiter and of the stage named by own. Messages of other stages cause no
+// error.
 func laterVersion(a *arrival, own string) error {
 	var e *streams.LaterError
 	if a.err == nil || !errors.As(a.err, &e) {

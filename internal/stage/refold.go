@@ -24,14 +24,14 @@ import (
 var errRefold = errors.New("a partition must be folded again")
 
 // refoldKey marks a partition whose state must be removed. It is committed together with the state of the entries
-// before the erased entry. withoutKey has the ledger sequence up to which erased entries apply from the beginning of
-// the fold.
+// before the entry of type erased. withoutKey has the ledger sequence up to which entries of type erased apply from
+// the beginning of the fold.
 func refoldKey(p int) []byte  { return []byte{spaceMeta, 'r', byte(p)} }
 func withoutKey(p int) []byte { return []byte{spaceMeta, 'w', byte(p)} }
 
 // erasures are the entries that the fold of a partition skips.
 type erasures struct {
-	upTo uint64            // erased entries up to this ledger sequence apply from the beginning of the fold
+	upTo uint64            // entries of type erased up to this sequence apply from the fold's beginning
 	gone map[uint64]string // ledger sequence of an entry to skip → its project
 }
 
@@ -62,8 +62,8 @@ func runs(cfg Config, run func(cfg Config) error) error {
 }
 
 // loadErasures removes the state of partitions that must be folded again, and loads the entries that each partition
-// skips. For a partition without state, decidedTo returns the ledger sequence up to which the stage has decided. Erased
-// entries up to that sequence apply from the beginning of the fold.
+// skips. For a partition without state, decidedTo returns the ledger sequence up to which the stage has decided.
+// Entries of type erased up to that sequence apply from the beginning of the fold.
 func (r *runtime) loadErasures(ctx context.Context, decidedTo func(p int) (uint64, error)) error {
 	var scan bool
 	wiped := false
@@ -128,7 +128,8 @@ func (r *runtime) loadErasures(ctx context.Context, decidedTo func(p int) (uint6
 	return r.scanErasures(ctx)
 }
 
-// scanErasures reads the erased entries that apply from the beginning of a fold. The fold reads later ones itself.
+// scanErasures reads the entries of type erased that apply from the beginning of a fold. The fold itself reads those
+// that come later in the ledger.
 func (r *runtime) scanErasures(ctx context.Context) error {
 	var filters []string
 	last := uint64(0)
@@ -176,8 +177,8 @@ func (r *runtime) addErasure(e *streams.Entry) {
 	}
 }
 
-// refolds reports whether e is an erased entry that requires folding the partition again. It does not if it applied
-// from the beginning of this fold. An entry that was decided just now has Seq 0.
+// refolds reports whether e is an entry of type erased because of which the partition must be folded again. An entry
+// that applied from the beginning of this fold requires no other fold. An entry that was decided just now has Seq 0.
 func (r *runtime) refolds(e *streams.Entry) bool {
 	return e.Type == streams.TypeErased && e.Stage == streams.StageIngest && (e.Seq == 0 ||
 		e.Seq > r.erasures[e.Partition].upTo) && streams.Erasure(e.Body) != nil

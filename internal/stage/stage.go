@@ -21,7 +21,8 @@ import (
 // Defaults of Config, and intervals of a stage's loop.
 const (
 	// DefaultTakeover is how long an input may wait before a stand-by handles it. It is shorter than the shortest
-	// deadline for a verdict. So if a sentinel dies, verdicts come late, but are no holds for lack of its answer.
+	// deadline for a verdict. So if a sentinel dies, verdicts come late, but no verdict is a hold only because the
+	// sentinel's answer is missing.
 	DefaultTakeover = time.Second
 	// commitEvery is the maximum number of inputs that a stage folds between commits.
 	commitEvery = 512

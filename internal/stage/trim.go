@@ -158,8 +158,8 @@ func (s *store) sync() error {
 	return nil
 }
 
-// trimOf returns the announcement in a trim entry. It returns nil for other entries, and for a trim entry that revokes
-// an earlier one.
+// trimOf returns the announcement in a trim entry: which entries will be removed. It returns nil for other entries,
+// and for a trim entry that revokes an earlier announcement.
 func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 	if e.Type != streams.TypeTrim || e.Stage != streams.StageRetention {
 		return nil
