@@ -45,7 +45,7 @@ func (a *Auditor) subject(e *streams.Entry) string {
 
 // forgetting is the latest order to forget a project.
 type forgetting struct {
-	seq uint64 // entries that a stage derived from inputs before this sequence are forgotten too
+	seq uint64 // entries that other stages derive from entries before this sequence are forgotten too
 	at  time.Time
 }
 
