@@ -78,8 +78,8 @@ const (
 	DoExpire  = "expire"
 )
 
-// CustodyValid is how long after its issue a statement is accepted. Because of this limit, an old statement cannot be
-// sent again to erase later data.
+// CustodyValid is how long after its issue a statement is accepted. Without this limit, somebody could send an old
+// statement again to erase data that is newer than the statement.
 const CustodyValid = time.Hour
 
 // MaxOthers is the maximum number of data subjects in Custody.Others. If there are more, Others is AllOthers.

@@ -3,9 +3,10 @@
 //
 // There are three streams. Clients publish events to LZ_INTAKE. The stages of the pipeline add
 // entries to LZ_LEDGER, each on a subject that only this stage may write. LZ_LIVE carries
-// best-effort copies for people. Each kind of event has a file with its event, its checks and the
-// body of its entry, as session.go; see kind.go and event.go for what they share, entry.go and
-// body.go for the entries of the pipeline, and subject.go and stream.go for subjects and streams.
+// best-effort copies for people. Each kind of event has a file, such as session.go, with its event,
+// its checks and the body of its entry. kind.go and event.go have what all kinds share, entry.go
+// and body.go have the entries of the pipeline, and subject.go and stream.go the subjects and
+// streams.
 //
 // A subject that this package builds parses back to the same parts. Names that NATS or a file
 // system could misread are refused, not escaped. An event that parses is complete enough for ingest

@@ -12,8 +12,8 @@ type Reply struct {
 	// Until is how long the proposal waits for its sentinel groups. It is set if Error says that
 	// the verdict is pending (LZ206).
 	Until time.Time `json:"until,omitzero"`
-	// IntakeSeq is the sequence of the last intake message up to the proposal: of the proposal, or of the
-	// message before it if the proposal did not come through the intake. It is zero if there is none.
+	// IntakeSeq is the intake sequence of the proposal's message. If the proposal did not come through the intake, it
+	// is the sequence of the last message before the proposal. It is zero if there is no such message.
 	IntakeSeq uint64        `json:"intake_seq,omitzero"`
 	Entry     *VerdictEntry `json:"entry,omitzero"`
 	// Recall holds the texts that a recall may use.

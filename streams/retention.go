@@ -8,11 +8,12 @@ import (
 // Old entries may be removed from the ledger once every stage that needs them has stored its results on disk. The
 // retention stage first writes a trim entry into every partition, on lz.ledger.<partition>.retention. Every stage
 // answers with a secured entry once its state on disk includes the last entry to remove. From then on it never needs
-// the removed entries again. When all stages have answered, one trimmed entry in partition 0 gives the position up to
-// which entries may be missing. Only then are they removed. The last entry of each subject stays, because its writer
-// fences the next publish with it. Therefore the remaining entries do not show which others are missing; the entries
-// of the retention stage in partition 0 do. Other messages on the subject of the retention stage, and entries with
-// impossible sequences, are ignored.
+// the removed entries again. When all stages have answered, the retention stage writes one trimmed entry into
+// partition 0. This entry gives the position up to which entries may be missing. Only then are the entries removed.
+//
+// The last entry of each subject stays, because the subject's writer fences the next publish with it. Therefore the
+// remaining entries do not show which others are missing; the entries of the retention stage in partition 0 do. Other
+// messages on the subject of the retention stage, and entries with impossible sequences, are ignored.
 
 // Retention is the body of trim and trimmed entries.
 type Retention struct {

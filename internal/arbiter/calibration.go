@@ -13,8 +13,9 @@ import (
 // class. A class is an agent and the policy entry that classifies its actions. The agent can choose neither. In a class
 // with too high confidence, actions above L1 are held. Calibration never makes a verdict milder.
 //
-// After every calibrateEvery outcomes of a class, the result is written to the ledger. It takes effect when the arbiter
-// reads it back. Outcomes trigger that, and not the time, so that a replay gives the same result.
+// After every calibrateEvery outcomes of a class, the result is written to the ledger. It takes effect when the
+// arbiter reads it back. The number of outcomes, and not the time, decides when a result is written. So a replay gives
+// the same result.
 
 const (
 	// calibrateEvery is the number of outcomes of a class between two calibrations.

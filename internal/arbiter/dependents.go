@@ -10,12 +10,14 @@ import (
 
 // This file revises an open hold when a belief or event on which it depends becomes less reliable.
 //
-// An index leads from beliefs and events to the open holds that depend on them. A new finding on a belief or event sets
-// a timer for it that is due at once. Each due entry checks the next such hold again, so that the work is spread over
-// many entries. If there are new reasons against the hold, it gets a new revision, in an entry of the arbiter.
+// An index leads from beliefs and events to the open holds that depend on them. A new finding on a belief or event
+// sets a timer that is due at once. Each due entry of this timer checks the next open hold that depends on the belief
+// or event, so that the work is spread over many entries. If there are new reasons against the hold, it gets a new
+// revision, in an entry of the arbiter.
 //
-// Three kinds of findings do not revise open holds: those on sources, those on beliefs that were recalled in the
-// session, and those on subjects of a hold beyond the first maxSubjects. They are checked when the hold is released.
+// Three kinds of findings do not revise open holds: findings on sources, findings on beliefs that were recalled in the
+// session, and findings on subjects of a hold beyond its first maxSubjects. They are looked up when somebody is about
+// to release the hold.
 
 // maxSubjects is the maximum number of subjects under which a hold is in the index.
 const maxSubjects = 256

@@ -15,8 +15,8 @@ import (
 const (
 	// keepLate is how long a decided proposal is stored, because a late assessment can make its verdict stricter.
 	keepLate = 10 * time.Minute
-	// KeepVerdict is how long a verdict can be asked for by its id, and is compared with outcomes. It begins with the
-	// verdict or, if that is a hold, at the end of the hold. It is longer than a hold can be open.
+	// KeepVerdict is how long a verdict can be asked for by its id, and is compared with outcomes. The time begins
+	// with the verdict or, if the verdict is a hold, when the hold ends. It is longer than a hold can be open.
 	KeepVerdict = 31 * 24 * time.Hour
 	// KeepHold is how long a settled hold is stored and listed.
 	KeepHold = 31 * 24 * time.Hour

@@ -24,9 +24,10 @@ func Ask(ctx context.Context, nc *nats.Conn, req Request) (*Answer, error) {
 // snapshotName matches the name of a folder that an auditor makes for a snapshot.
 var snapshotName = regexp.MustCompile(`^[^/\\]+-[0-9]+$`)
 
-// AskSnapshot asks the auditor of the log in dir for a snapshot. If several auditors run, any of them
-// may get a request, so it repeats the request until the right one replies. Callers remove the snapshot,
-// so only the name in a reply counts: the folder is the one of that name beside the log.
+// AskSnapshot asks the auditor of the log in dir for a snapshot. If several auditors run, any of them may get a
+// request, so it repeats the request until the right one replies. Callers remove the snapshot's folder. So AskSnapshot
+// does not trust the path in a reply: it takes only the name from it, and returns the folder of that name in the
+// folder snapshots beside the log.
 func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*Answer, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -58,9 +59,9 @@ func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*Answer, error
 		"snapshots), or run the command on the auditor's machine", dir, text.InertLine(said, 200), snapshots)
 }
 
-// WithSnapshot calls f with a snapshot of the log in dir and removes the snapshot. An erasure removes
-// every snapshot of the log. If f fails because of that, WithSnapshot calls it with another one, at
-// most three times in all.
+// WithSnapshot calls f with a snapshot of the log in dir and removes the snapshot. An erasure removes every snapshot
+// of the log. If f fails because an erasure removed its snapshot, WithSnapshot calls f with a new snapshot, at most
+// three times in all.
 func WithSnapshot(ctx context.Context, nc *nats.Conn, dir string, f func(dir string) error) error {
 	for try := 1; ; try++ {
 		ans, err := AskSnapshot(ctx, nc, dir)

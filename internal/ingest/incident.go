@@ -49,9 +49,9 @@ func (f *Fold) openCase(st *stage.State, project, key string) (*beliefs.Incident
 	return f.incident(st, project, string(id))
 }
 
-// findings handles those of a sentinel's or the arbiter's alerts that the policy calls serious. Each opens an incident,
-// or is added to the open incident with the same key. The state changes at once. An entry in the ledger follows for the
-// first finding, and then whenever the number of findings is a power of two.
+// findings handles those alerts of a sentinel or the arbiter whose severity opens an incident by the policy. Each
+// opens an incident, or is added to the open incident with the same key. The state changes at once. An entry in the
+// ledger follows for the first finding, and then whenever the number of findings is a power of two.
 func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Alert) error {
 	least, none := beliefs.Critical, false
 	looked := false

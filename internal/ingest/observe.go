@@ -91,7 +91,8 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 }
 
 // contentClaim returns the claim that the content of a block makes. In one project, the same words of the same quality
-// always give the same belief. If they are read again, only that and the provenance are recorded.
+// always give the same belief. If the words are read again, only the count of readings and the provenance are
+// recorded.
 func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, from beliefs.Origin,
 	q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
 	sum := sha256.Sum256([]byte(content))

@@ -21,8 +21,8 @@ func init() {
 // Limits of a recall.
 const (
 	defaultLimit = 10
-	// lookedLimit is the maximum number of hits that a recall examines in each index, the best ones. It examines at
-	// least minLooked, even if it serves few. So refused beliefs at the top do not hide the others.
+	// lookedLimit is the maximum number of hits that a recall examines in each word index: the best ones. It examines
+	// at least minLooked, even if it serves few. So refused beliefs at the top do not hide the others.
 	lookedLimit = 200
 	minLooked   = 50
 	// refusedLimit is the maximum number of refusals that the entry reports.

@@ -14,9 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// Nearly all beliefs were read once and have not changed. Their records would contain the same values two or three
-// times, as evidence, adoption and state. So such a record is stored in a short form. All other records are stored as
-// JSON.
+// Nearly all beliefs were read once and have not changed. As JSON, the record of such a belief would contain the same
+// values two or three times: as evidence, as adoption and as state. So it is stored in a short form. All other records
+// are stored as JSON.
 
 const (
 	shortRecord  = 0x01 // first byte of a short record; JSON begins with a brace

@@ -18,7 +18,7 @@ func init() {
 }
 
 // remember records a memory write as a candidate. A candidate stays hidden until the sentinels have judged it and the
-// arbiter has answered. It is at most as trusted as the least trusted text that it derives from.
+// arbiter has answered. The memory is at most as trusted as the least trusted text that it derives from.
 func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryHead,
 	m *streams.Memory) (*stage.Admission, error) {
 	a := msg.Address

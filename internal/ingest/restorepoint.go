@@ -18,10 +18,10 @@ func init() {
 	writesIn(streams.TypePoint, (*Fold).applyPoint)
 }
 
-// A restore point marks a time in a project's history to which its beliefs can be rolled back. Taking a point stores
-// almost nothing. Instead, the state of a belief is saved before its first change after the point. Points are taken by
-// a signed order, and automatically before a session starts, before a compaction summary, and before a run of external
-// writes.
+// A restore point marks a time in a project's history to which its beliefs can be rolled back. Taking a point copies
+// no beliefs. Instead, the state of a belief is saved just before the belief changes for the first time after the
+// point. Points are taken by a signed order, and automatically before a session starts, before a compaction summary,
+// and before a run of external writes.
 //
 // An automatic point is taken only if a belief was admitted or changed since the last point. Refused content changes no
 // belief, so a flood of it causes no points that would displace others.

@@ -8,9 +8,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// bulkFS makes Pebble write its table files, and read whole tables for a compaction, in pieces of 64 KiB. Pebble itself
-// uses blocks of 4 KiB, and their system calls were a third of the cost of compactions. Files other than tables, such
-// as the log, are not affected.
+// bulkFS makes Pebble write its table files, and read whole tables for a compaction, in pieces of 64 KiB. Pebble
+// itself uses blocks of 4 KiB, and their system calls were a third of the cost of compactions. Other files, such as
+// the manifest, are not affected.
 //
 // Writes are buffered in the process. So unsynced writes may be lost when the process dies, and not only when the
 // machine does. That is safe because Pebble syncs a table before its manifest refers to the table.

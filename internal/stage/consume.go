@@ -19,7 +19,7 @@ import (
 
 // Limits for detecting that a consumer no longer delivers, and for replacing it. The ordered consumer of nats.go needs
 // 30 s to notice that a server died with its consumer, and then waits 10 s for each answer of a cluster without a
-// leader. All that time no verdict would be given.
+// leader. During that time, no verdict would be given.
 const (
 	readAhead      = 512                    // messages in one pull request
 	readAheadBytes = 1 << 20                // their maximum size in bytes, unless a single message is larger
@@ -186,9 +186,10 @@ func (s *stored) Data() []byte                              { return s.m.Data }
 
 // puller is one consumer of a consumption.
 //
-// It sends its own pull requests and does not use the pull consumers of nats.go. Those take a stored message that has a
-// Status header and no data for a status message of the server. So anybody who may publish could stop them again and
-// again. Here, a message comes from the server if its subject is the inbox. No stored message has that subject.
+// It sends its own pull requests and does not use the pull consumers of nats.go. Those take a stored message that has
+// a Status header and no data for a status message of the server. So anybody who may publish to the stream could stop
+// these consumers again and again. Here, a message comes from the server if its subject is the inbox. No stored
+// message has that subject.
 type puller struct {
 	cons  jetstream.Consumer
 	inbox string

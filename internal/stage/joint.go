@@ -22,9 +22,9 @@ import (
 //
 // Ingest leads. It decides on the proposal and passes its entry to the other stages, with the sequence and time that
 // the entry will have. They fold the entry and answer. Each stage also folds the others' answers, until no stage
-// answers any more. The message is published on the condition that the ledger ends right before that sequence. So
-// either it is stored at the sequence for which it was decided, or it is refused. If it is refused, each stage discards
-// what it folded.
+// answers any more. The message is published on the condition that the ledger ends right before that sequence. So the
+// server either stores the message at the sequence for which the stages decided, or refuses it. If the server refuses
+// it, each stage discards what it folded.
 //
 // A stage takes part only if it has folded the whole ledger and has nothing to publish.
 type Joint struct {

@@ -20,8 +20,8 @@ import (
 // costs the server a file. With sync_always that is about as much as a dozen single publishes, so only many messages
 // are published as a batch.
 //
-// frameMostSize is small because of a buffer in the server: it copies each message for each reader into buffers that it
-// reuses for other messages. So the buffer of a small message may have the size of the largest frame.
+// frameMostSize is small because of the server's buffers: the server copies each message for each reader into a buffer
+// that it then reuses for other messages. So the buffer of a small message may have the size of the largest frame.
 const (
 	frameFrom     = 16        // minimum number of entries in a frame
 	frameMost     = 128       // maximum number of entries in a frame; readers accept up to streams.MaxFrame

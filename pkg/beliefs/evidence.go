@@ -66,10 +66,11 @@ func (s EvidenceSet) Strongest(r Relation) Quality {
 	return q
 }
 
-// Strength returns the strength of the supporting evidence, from 0 to MaxConfidence. It is the
-// noisy-or over independent sources of quality weight × freshness weight (1 fresh, 0.5 stale, 0.6
-// expired), with the best evidence of each source. It is used for ranking and display and never
-// promotes a belief.
+// Strength returns the strength of the supporting evidence, from 0 to MaxConfidence. The weight of
+// a piece of evidence is the weight of its quality times that of its freshness (1 fresh, 0.5 stale,
+// 0.6 expired). Each source counts once, with its best evidence. The strength is the noisy-or of
+// these weights: 1 minus the product of all (1 - weight). It is used for ranking and display and
+// never promotes a belief.
 func (s EvidenceSet) Strength() float64 { return s.strength(Supports) }
 
 func (s EvidenceSet) strength(r Relation) float64 {

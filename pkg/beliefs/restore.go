@@ -13,9 +13,9 @@ type AsItWas struct {
 	Flag      string      `json:"flag,omitzero"`
 }
 
-// Back moves a belief back to its axes at an earlier time, as far as the tables let a person
-// do that. evidence is its evidence at that time. Back returns the moves, and the axes that
-// could not be moved all the way.
+// Back moves a belief back to the axes that it had at an earlier time, as far as the transition
+// tables let a person do that. evidence is the belief's evidence at that time. Back returns the
+// moves, and the axes that could not be moved all the way.
 //
 // Back never loosens the belief's security, and a belief that is not clean is not served
 // again. A belief that a newer one has replaced stays superseded. A belief that stays

@@ -138,12 +138,11 @@ func (s Standing) Independent(e Evidence) bool {
 	})
 }
 
-// Corroborate adds evidence. If at least the given number of different sources support an
-// unverified and clean belief with sufficient classes (see Independent), it becomes supported, by
-// the authority auto_observation. The transition table permits this only if Quality.MaySupport is
-// true for the strongest supporting class. Its scope then is at least PlanningAllowed. Its
-// retrieval does not change; only a person or a probe can change that. Repetition of the same
-// source is not corroboration.
+// Corroborate adds evidence. An unverified and clean belief becomes supported if at least the given
+// number of different sources support it, each with evidence of a class that may support a belief
+// (Quality.MaySupport). The authority is auto_observation. The belief's scope then is at least
+// PlanningAllowed. The belief's retrieval does not change; only a person or a verification run can
+// change it. Repetition by the same source is not corroboration.
 func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
 	if !s.Independent(e) && !s.among(e) {
 		next := s

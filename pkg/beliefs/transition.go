@@ -250,8 +250,9 @@ func (a *Axes) set(x Axis, v uint8) {
 }
 
 // Restrict makes a belief less available, by the authority of a sentinel and as far as the tables
-// allow. The effect restrict leaves it as context, quarantine takes it out of service. Restrict
-// never loosens and never fails: a belief that is at least as strict does not change.
+// allow. The effect restrict leaves the belief as context, and the effect quarantine takes it out
+// of service. Restrict never loosens and never fails: a belief that is at least as strict does not
+// change.
 func Restrict(axes Axes, quality Quality, effect string) Axes {
 	try := func(x Axis, to string) {
 		if next, err := Apply(axes, quality, Change{Axis: x, To: to}, BySentinel); err == nil {

@@ -69,10 +69,10 @@ func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 // sequences, in ascending order. EraseEntries ignores entries of the types in kept, entries of other
 // projects, and sequences without an entry. It returns the number of payloads that it erased.
 //
-// Unlike DestroyKeys it leaves nothing in the store's files, because the key of the erased payloads remains
-// in use. Copies made by Snapshot must be removed first. All proofs stay valid. The log does not record the
-// reason. Verify accepts the missing payloads if VerifyOptions.Lawful finds an entry of the log that lists
-// them.
+// Unlike DestroyKeys, EraseEntries also removes the encrypted payloads from the store's files. It must, because the
+// key that decrypts them remains in use. Copies made by Snapshot must be removed first. All proofs stay valid. The log
+// does not record the reason. Verify accepts the missing payloads if VerifyOptions.Lawful finds an entry of the log
+// that lists them.
 func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, kept []string) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()

@@ -254,9 +254,9 @@ func urlHost(u string) string {
 	return rest
 }
 
-// bareNumber reports whether s is a number, or a decimal fraction or two numbers with a colon between, such
-// as a time of day, of at most seven digits. Only a URL, an argument for hosts alone, or a program that
-// connects makes it an address.
+// bareNumber reports whether s has only digits (any number of them), or is a decimal fraction or two numbers with a
+// colon between them, such as a time of day, with at most seven digits in all. Such a text counts as an address only
+// in a URL, in an argument that can only name hosts, or in a command line with a program that connects.
 func bareNumber(s string) bool {
 	number, port, _ := strings.Cut(strings.TrimSpace(s), ":")
 	whole, fraction, _ := strings.Cut(number, ".")

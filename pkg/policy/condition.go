@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// conditionCost is the cost limit of one evaluation, in CEL's units: about one per operation
-	// and one per ten bytes of compared text.
+	// conditionCost is the cost limit of one evaluation, in CEL's units: about one for each
+	// operation and one for each ten bytes of compared text.
 	conditionCost = 20_000
 	// conditionSize is the maximum length of a condition, in bytes.
 	conditionSize = 4 << 10

@@ -16,12 +16,12 @@ type toolName struct {
 
 type word struct {
 	from, to int32 // range in norm
-	// noun is set if a governing word precedes this one without a conjunction between them, or if
+	// noun is set if a governing word precedes this word without a conjunction between them, or if
 	// the name puts its reading verb last. In get_order_status, "order" is a noun: the tool does
-	// not place an order. So are "email" in email.list and "report" in report_search.
+	// not place an order. "email" in email.list and "report" in report_search are nouns too.
 	noun bool
-	// head is set for the first word, and for the first word after a namespace separator: '.', '/',
-	// ':' or a double underscore.
+	// head is set for the first word of the name, and for the first word after a namespace
+	// separator: '.', '/', ':' or a double underscore.
 	head bool
 }
 

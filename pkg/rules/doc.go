@@ -10,9 +10,8 @@
 // same ids, on every machine. Time is the entry's time. The package does not depend on NATS. Its
 // state is in a Store that the caller supplies.
 //
-// The engine has layers: signals/index stores state, signals reads entries and computes signals,
-// compiled evaluates expressions and has the CEL functions, and this package has rule sets, evaluation and
-// explanations. Packages ruletest, lint and schema are built on it. It may import the layers below it,
-// pkg/beliefs, pkg/text and streams. Start reading with document.go for the files, then rule.go and
-// eval.go.
+// The engine has layers: signals/index stores state, signals reads entries and computes signals, compiled evaluates
+// expressions and has the CEL functions, and this package has rule sets, evaluation and explanations. Packages
+// ruletest, lint and schema are built on it. This package may import the layers below it, pkg/beliefs, pkg/text and
+// streams. Start reading with document.go for the files, then rule.go and eval.go.
 package rules

@@ -105,8 +105,8 @@ const kindBelief = string(streams.TypeBelief)
 
 // again reports whether a rule on memory writes also applies to beliefs that are judged again. It
 // applies to them if it uses the content and no signal. Signals have the project's current state,
-// not that of the time when the memory was written. A rule that needs signals can list belief under
-// on.
+// not that of the time when the memory was written. A rule that needs signals applies to them only
+// if its field `on` lists belief.
 func (r *Rule) again() bool {
 	if !slices.Contains(r.On, string(streams.TypeMemory)) {
 		return false
