@@ -140,9 +140,9 @@ func (f *Fold) applyStanding(st *stage.State, project string, r *record, at time
 	return nil
 }
 
-// derivesFrom returns a parent of a new belief that an incident withheld, or "" if there is none. It also returns "" if
-// the new belief has support that does not come from the incident, because the order spares earlier beliefs with such
-// support too.
+// derivesFrom returns a parent of a new belief, if an incident withheld this parent, or "" if there is no such parent.
+// It also returns "" if the new belief has support that does not come from the incident, because the order spares
+// earlier beliefs with such support too.
 func (f *Fold) derivesFrom(st *stage.State, project string, o *standingOrder, r *record) (from string, err error) {
 	sources, events := map[string]bool{}, map[string]bool{}
 	for _, p := range r.Parents {

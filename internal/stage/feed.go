@@ -72,8 +72,8 @@ type made struct {
 const mostMade = 4 * batchMaxMsgs
 
 // announce stores the decoded bodies of entries that are about to be published, so that no stage of this process
-// decodes them again. Entries that are then refused do no harm: an entry that is read back must have the same salt and
-// the same body.
+// decodes them again. If the server refuses an announced entry, its decoded body does no harm: it is used only for an
+// entry that is read back with the same salt and the same body.
 func (f *Feed) announce(entries []*streams.Entry, decoded func(i int) any) {
 	if f == nil {
 		return

@@ -51,9 +51,9 @@ type ordered struct {
 // explains reports whether the order may have removed the entry with sequence seq. before is the time stamp of the
 // entry before the missing ones.
 //
-// An order names the sequences of the project's entries. Entries that other stages derive from them are removed too.
-// These come soon after them and have sequences that the order cannot name. An order of an earlier version names no
-// sequences, so it explains every missing entry before it.
+// An order names the sequences of the project's entries. Entries that other stages derive from these entries are
+// removed too. Stages may add derived entries until the time late, under sequences that the order cannot name. An
+// order of an earlier version names no sequences, so it explains every missing entry before it.
 func (o *ordered) explains(seq uint64, before time.Time) bool {
 	late := !before.After(o.late)
 	if o.upTo == 0 {

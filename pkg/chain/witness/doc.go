@@ -1,6 +1,6 @@
 // Package witness lets others confirm a log. A witness stores the last checkpoint of each log that
-// it saw, and cosigns a later one only if that extends it. So someone who rewrites a log, even with
-// all its keys, cannot get the rewritten log cosigned.
+// it cosigned, and cosigns another checkpoint of the log only if this one extends the stored one.
+// So someone who rewrites a log, even with all its keys, cannot get the rewritten log cosigned.
 //
 // The package implements C2SP tlog-witness, with Ed25519 cosignatures (tlog-cosignature) and
 // policies in the format of tlog-policy. It works with other witnesses, and its witness works with

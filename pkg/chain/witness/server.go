@@ -40,8 +40,8 @@ const maxProof = 63
 
 // NewServer returns a witness that cosigns with key, a private key in the text format of signed
 // notes. logs are the keys of the logs that it cosigns. A log's origin is the name of its key. dir
-// stores the last checkpoints, one file per log. It must persist: a witness without it would cosign
-// a rewritten log.
+// stores the last checkpoints, one file per log. The folder must persist: a witness that lost it
+// would cosign a rewritten log.
 func NewServer(key, dir string, logs []note.Verifier) (*Server, error) {
 	signer, err := fnote.NewSignerForCosignatureV1(key)
 	if err != nil {

@@ -140,7 +140,7 @@ type timeline struct {
 	now     time.Time
 	said    map[string]*intent.Said // the user's words, by agent and session
 	calls   map[string]called       // about the last call; by agent, session and tool
-	read    map[string]bool         // whether it read something external; by agent and session
+	read    map[string]bool         // whether the agent read something external; by agent and session
 }
 
 func newTimeline(project string) *timeline {

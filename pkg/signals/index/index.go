@@ -98,7 +98,7 @@ const (
 // NamedByUser is a flag of a ref: the user named the carrier too.
 const NamedByUser = 1 << 31
 
-// MaxRef is the upper bound of refs. As the ref of a copied origin it means none.
+// MaxRef is the upper bound of refs. As the argument `of` of NewPosting it means that the origin is not a copy.
 const (
 	MaxRef     = 1 << 30
 	recordSize = 1 << 20 // maximum number of postings in a record
