@@ -148,8 +148,9 @@ func (c *Client) Rejections(fn func(Rejected)) (stop func() error, err error) {
 	return sub.Unsubscribe, nil
 }
 
-// StartSession starts a session. That ends the holds of the session and of the agent because of
-// rejected observations.
+// StartSession starts a session. Afterwards, proposals are no longer held (LZ306) because of
+// earlier rejected observations of this session, or of earlier ones of the agent that named no
+// session.
 func (c *Client) StartSession(ctx context.Context, session string) (uint64, error) {
 	return c.Publish(ctx, streams.KindSession, "", &streams.Session{Head: streams.Head{Session: session}, Phase: "start"})
 }

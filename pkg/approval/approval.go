@@ -216,7 +216,7 @@ const (
 	CheckRole      Check = "role"      // the key lacks a role that the policy requires
 	CheckSelf      Check = "self"      // the key belongs to the requesting agent
 	CheckAction    Check = "action"    // for another action
-	CheckRevision  Check = "revision"  // the hold was tightened after the signer saw it
+	CheckRevision  Check = "revision"  // the hold got further reasons after the signer saw it
 	CheckSource    Check = "source"    // the source is not that of the hold, or approved for too long
 	CheckPolicy    Check = "policy"    // the policy in force does not allow an approval
 )

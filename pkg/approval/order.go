@@ -91,7 +91,8 @@ func NewOrder(do Do, project string, now time.Time, life time.Duration) *Order {
 		Expires: now.UTC().Add(life).Truncate(time.Second)}
 }
 
-// Subject returns the name of the object of the order. The request is sent under it.
+// Subject returns the name of the object of the order. The NATS subject of the request with the order ends with this
+// name.
 func (o *Order) Subject() string {
 	if o.Do == Disclose {
 		return string(Disclose)

@@ -26,9 +26,9 @@ type Role string
 
 // The roles.
 const (
-	RoleOperator Role = "operator" // activates rule sets and policies
+	RoleOperator Role = "operator" // activates rule sets, policies and trust files, and orders to forget, to expire or a legal hold
 	RoleApprover Role = "approver" // resolves holds
-	RoleAuditor  Role = "auditor"  // signs checkpoints and forgetting
+	RoleAuditor  Role = "auditor"  // signs checkpoints of the log, and orders that open an incident or disclose beliefs
 	RoleProbe    Role = "probe"    // signs results of planned tests
 )
 
@@ -66,8 +66,9 @@ type Pin struct {
 	// resolve a hold of that agent.
 	Agent   string `yaml:"agent,omitempty" json:"agent,omitempty"`
 	Comment string `yaml:"comment,omitempty" json:"comment,omitempty"`
-	// ReplacedAt is the number of leaves of the audit log when another key replaced this one, which
-	// then signs no checkpoint of a larger tree. It is nil if the key was not replaced.
+	// ReplacedAt is the number of leaves that the audit log had when another key replaced this one.
+	// A checkpoint of a larger tree that only this key signed is not valid. ReplacedAt is nil if
+	// the key was not replaced.
 	ReplacedAt *int64 `yaml:"replaced_at,omitempty" json:"replaced_at,omitempty"`
 }
 
@@ -199,9 +200,9 @@ type replaced struct {
 // ReplacedAt returns the number of leaves of the log when the key was replaced.
 func (r replaced) ReplacedAt() int64 { return r.at }
 
-// Replaced records that another key replaced a key when the log had so many leaves. key is the key's
-// name and its hash in hex, as in NAME+HASH. Replaced reports whether that changed the pin: the key is
-// pinned for the role auditor, and no smaller number is known.
+// Replaced records in the pin of a key that another key replaced it when the log had the given number of leaves. key
+// is the replaced key's name and its hash in hex, as in NAME+HASH. Replaced changes the pin, and returns true, if the
+// key is pinned for the role auditor and the pin does not have the same or a smaller number already.
 func (t *Trust) Replaced(key string, leaves int64) bool {
 	name, hex, _ := strings.Cut(key, "+")
 	hash, err := strconv.ParseUint(hex, 16, 32)
