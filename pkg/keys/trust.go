@@ -26,7 +26,7 @@ type Role string
 
 // The roles.
 const (
-	RoleOperator Role = "operator" // activates rule sets, policies and trust files, and orders to forget, to expire or a legal hold
+	RoleOperator Role = "operator" // activates bundles (rules, policy, trust file), and signs statements on data (streams.Custody)
 	RoleApprover Role = "approver" // resolves holds
 	RoleAuditor  Role = "auditor"  // signs checkpoints of the log, and orders that open an incident or disclose beliefs
 	RoleProbe    Role = "probe"    // signs results of planned tests
