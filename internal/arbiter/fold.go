@@ -82,7 +82,7 @@ type proposal struct {
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
 	From    []string           `json:"from,omitzero"`    // for a memory write: the beliefs that it derives from
 	Rests   []dependency       `json:"rests,omitzero"`   // the dependencies that it declares
-	Weighty bool               `json:"weighty,omitzero"` // above L1: untrusted content that the action depends on may hold it
+	Weighty bool               `json:"weighty,omitzero"` // above L1: findings on untrusted content may hold it
 	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`

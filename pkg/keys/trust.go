@@ -26,9 +26,10 @@ type Role string
 
 // The roles.
 const (
-	RoleOperator Role = "operator" // activates bundles (rules, policy, trust file), and signs statements on data (streams.Custody)
+	// RoleOperator activates rule sets, policies and trust files. It signs statements about data, see streams.Custody.
+	RoleOperator Role = "operator"
 	RoleApprover Role = "approver" // resolves holds
-	RoleAuditor  Role = "auditor"  // signs checkpoints of the log, and orders that open an incident or disclose beliefs
+	RoleAuditor  Role = "auditor"  // signs checkpoints, and orders to open an incident or to disclose beliefs
 	RoleProbe    Role = "probe"    // signs results of planned tests
 )
 
