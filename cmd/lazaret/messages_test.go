@@ -37,7 +37,7 @@ func TestPromiseA12ARevokedCredentialIsSaidToBeRevoked(t *testing.T) {
 		{[]string{"agent", "revoke", "acme", "bot", "--data", data}, cli.ExitOK, []string{"was revoked already, at 20",
 			"refuses it"}},
 		{[]string{"agent", "revoke", "acme", "bot", "--old", "--data", data}, cli.ExitOK,
-			[]string{"nothing to revoke", "before the latest"}},
+			[]string{"nothing to revoke", "no earlier credential"}},
 		{observe, cli.ExitFailed, []string{file, "was revoked at 20", "lazaret agent rotate"}},
 		{[]string{"observe", "hello", "--server", s.URL(), "--creds", file, "--data", t.TempDir()}, cli.ExitFailed,
 			[]string{file, "was revoked", "lazaret agent rotate"}},

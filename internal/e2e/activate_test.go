@@ -14,7 +14,7 @@ import (
 func TestUpRefusesAGroupThatTheRulesDoNotHave(t *testing.T) {
 	t.Parallel()
 	out, code := command(t, t.TempDir(), "up", "--listen", "127.0.0.1:0", "--groups", "core,nosuch")
-	if code != 1 || !strings.Contains(out, `--groups names "nosuch", and the rules in force have the groups core only`) {
+	if code != 1 || !strings.Contains(out, `--groups names "nosuch", but the rules in force have only the groups core`) {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
 }

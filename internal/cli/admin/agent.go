@@ -33,8 +33,8 @@ func agentCommand(a *verb.App) *cobra.Command {
 		Short: "Make a credential for one agent",
 		Long: `Make a credential for one agent of one project. It can only publish content of the
 named origins. Give it to the host program around the model, never to the model. A
-front end needs user; a tool runner needs tool, web, document or email. A program
-with both is trusted to label content with its true origin.`,
+front end needs the origin user; a tool runner needs tool, web, document or email. A
+program with several origins is trusted to label content with its true one.`,
 		Example: "  lazaret agent add acme support --origins tool,web,agent",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -318,14 +318,15 @@ separate servers, copy DATA/keys/accounts.conf to each and reload its configurat
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&old, "old", false, "only the credentials before the latest, which rotate --keep-old left valid")
+	c.Flags().BoolVar(&old, "old", false, "revoke only the earlier credentials that rotate --keep-old left valid, and "+
+		"keep the latest one")
 	return c
 }
 
 // revokedBefore prints that there is no credential left to revoke.
 func revokedBefore(a *verb.App, cmd *cobra.Command, name string, old bool) error {
 	if old {
-		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no credential before the latest that is not revoked\n",
+		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no earlier credential that is still valid\n",
 			name)
 		return nil
 	}

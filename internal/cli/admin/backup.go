@@ -36,12 +36,12 @@ auditor's log, trust file, records and shards, memories, and the state that stag
 The stages compute other state from the ledger at the first start.
 
 The embedded nats-server stops while the streams are copied; clients wait and reconnect.
-The backup contains everything acknowledged before. --with-keys also copies keys, credentials and your own files in
-the data folder: anyone with such a backup can read it and sign with its keys. --without-keys copies only files that
-Lazaret made. It copies memories and the state of hooks whole, unencrypted, with any secret that an agent wrote there,
-and no other file that looks like a key or contains one. The output names the files that are not backed up, such as
-notify.yaml. Without keys the streams in a backup are unreadable, so store the keys elsewhere.
-Erasure does not reach backups: delete older ones after an erasure.`,
+The backup contains everything that was acknowledged before this stop. --with-keys also copies keys, credentials and
+your own files in the data folder: anyone with such a backup can read it and sign with its keys. --without-keys copies
+only files that Lazaret made. It copies memories and the state of hooks whole, unencrypted, with any secret that an
+agent wrote there. It leaves out every other file that looks like a key or contains one. The output names the files
+that are not backed up, such as notify.yaml. Without keys the streams in a backup are unreadable, so store the keys
+elsewhere. Erasure does not reach backups: delete older ones after an erasure.`,
 		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar " +
 			"--without-keys\n" +
 			"  lazaret restore /backup/2026-11-23.tar --keys /safe/keys --data ./restored",
@@ -137,10 +137,10 @@ func restoreCommand(a *verb.App) *cobra.Command {
 		Short: "Create a data folder from a backup",
 		Long: `Create a data folder from a backup, which is a folder or an archive and stays unchanged. The data
 folder must be new or empty. Then start lazaret up with it. Verify the log against a checkpoint from
-outside: the log of a backup lacks the checkpoints signed after it.
+outside: the log of a backup lacks the checkpoints that were signed after the backup.
 
 Credentials stay revoked if the backup or the folder of --keys lists them as revoked. Credentials and
-tokens that were revoked later have access again: revoke them again before you start lazaret up. A
+tokens that were revoked after the backup have access again: revoke them again before you start lazaret up. A
 backup without keys has no tokens: none is accepted after its restore, so make new ones.`,
 		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify " +
 			"--offline --data ./restored",

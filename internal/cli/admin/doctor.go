@@ -158,9 +158,9 @@ func (c *checks) credentials(data string, now time.Time) {
 		gone = append(gone, fmt.Sprintf("%s at %s", name, expired[name].Expires.UTC().Format(time.RFC3339)))
 	}
 	if len(gone) > 0 {
-		c.add("access", fmt.Errorf("credentials expired, and the server refuses them: %s: lazaret agent rotate NAME, and "+
-			"bring the new one to its host, or lazaret agent revoke NAME; the pipeline renews its own at its next start",
-			strings.Join(gone, ", ")), "")
+		c.add("access", fmt.Errorf("credentials expired, and the server refuses them: %s: replace each with lazaret agent "+
+			"rotate NAME and bring the new one to its host, or remove it from this list with lazaret agent revoke NAME; the "+
+			"pipeline renews its own at its next start", strings.Join(gone, ", ")), "")
 	}
 	var soon []string
 	for _, name := range slices.Sorted(maps.Keys(latest)) {
@@ -170,8 +170,8 @@ func (c *checks) credentials(data string, now time.Time) {
 		}
 	}
 	if len(soon) > 0 {
-		err = fmt.Errorf("credentials expire: %s: lazaret agent rotate NAME, and bring the new one to its host",
-			strings.Join(soon, ", "))
+		err = fmt.Errorf("credentials expire soon: %s: replace each with lazaret agent rotate NAME, and bring the new one "+
+			"to its host", strings.Join(soon, ", "))
 	}
 	c.add("access", err, "%d credentials are valid for at least another %d days or are renewed in time", len(latest),
 		int(natsserver.ExpiresSoon.Hours()/24))
@@ -296,7 +296,7 @@ func (c *checks) stages(s *status.Snapshot) {
 			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag,
 				where)
 		case p.Pending > metrics.ReadyPending.Seconds():
-			err = fmt.Errorf("%s has an entry that is pending for %.0f s: %s", p.Process, p.Pending, p.Why)
+			err = fmt.Errorf("%s has not written an entry that has been due for %.0f s: %s", p.Process, p.Pending, p.Why)
 		case p.Log != nil && p.Log.Uncosigned > uncosignedFor.Seconds():
 			err = fmt.Errorf("a witness has not cosigned a checkpoint of %s for %.0f s: the process's log says which and why; "+
 				"after a restore see docs/operations.md", p.Process, p.Log.Uncosigned)
@@ -335,15 +335,15 @@ func (c *checks) stages(s *status.Snapshot) {
 			slices.ContainsFunc(s.Silent, func(x status.Silent) bool { return x.Stage == stage })
 	}
 	if !heard(streams.StageArbiter) {
-		c.add(streams.StageArbiter, errors.New("none has run yet, so no proposal gets a verdict and every action is held: "+
-			"start the arbiter"), "")
+		c.add(streams.StageArbiter, errors.New("no arbiter has run yet, so no proposal gets a verdict and every action is "+
+			"held: start the arbiter"), "")
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.Counts)) {
 		if group, ok := strings.CutPrefix(what, "verdict.silent."); ok && s.Counts[what] > 0 &&
 			!heard(streams.SentinelStage(group)) {
 			c.add(streams.SentinelStage(group),
-				fmt.Errorf("none has run yet, and %d verdicts were given without its answer: "+
-					"start a sentinel of the group, or activate a policy that does not name it",
+				fmt.Errorf("no sentinel of this group has run yet, and %d verdicts were given without the group's answer: "+
+					"start a sentinel of the group, or activate a policy that does not name the group",
 					s.Counts[what]), "")
 		}
 	}

@@ -121,7 +121,7 @@ func serverRenewCommand(a *verb.App) *cobra.Command {
 		Use:   "renew",
 		Short: "Renew the certificates of a cluster's servers",
 		Long: `Make new certificates and keys for all servers with a certificate of "lazaret server
-config". They are valid for 397 days; "lazaret doctor" reports the last 30.
+config". They are valid for 397 days. "lazaret doctor" reports a certificate in its last 30.
 
 Copy DATA/keys/cluster/servers/NAME to each machine and reload the server:
 nats-server --signal reload=PID, or SIGHUP. Nothing restarts, and routes stay up.

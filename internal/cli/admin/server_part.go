@@ -33,12 +33,13 @@ runs, if it differs; NAME in it is replaced by the name. The server renews crede
 before they expire. Repeat the command with --every, so that the parts have the new ones.
 A process reads them when it connects again.
 
-A repetition replaces credentials and contexts. It overwrites no key. If a part has another
-auditor's key than the data folder, it keeps it, unless the trust file says that the data
-folder's replaced it: then the old key goes to a file beside it (auditor.key.HASH). The trust
-file is replaced. But an auditor's part keeps the handovers that only it has ("lazaret audit
-rotate"): the pins of keys whose private keys are in the part, and replaced_at of the keys
-before them. Lines after a part say what was kept. --trust-of-data keeps no pin.
+A repetition replaces credentials and contexts. It overwrites no key. If the auditor's key in
+a part is not that of the data folder, the part keeps its own. But if the trust file says that
+the data folder's key replaced the part's, the part gets the new key, and the old one is kept
+beside it (auditor.key.HASH). The trust file is replaced. But an auditor's part keeps the
+handovers that only this part has ("lazaret audit rotate"): the pins of keys whose private
+keys are in the part, and replaced_at of the keys before them. Below the name of each part,
+the output says what the part kept. --trust-of-data keeps no pin.
 
 An error about one part does not keep the command from making the others. If only the trust
 file of a part cannot be written, the part still gets credentials and keys. With --every,

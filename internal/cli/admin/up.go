@@ -119,7 +119,7 @@ start continues from them. Ctrl-C drains and stops.`,
 			con.Close()
 			err = p.Close()
 			if err == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), "stopped; everything acknowledged is in", u.cfg.Data)
+				fmt.Fprintln(cmd.OutOrStdout(), "stopped; everything acknowledged is stored in", u.cfg.Data)
 			}
 			return err
 		},
@@ -196,7 +196,7 @@ func knownGroups(ctx context.Context, cfg embedded.Config) error {
 	}
 	for _, g := range cfg.Groups {
 		if set.Group(g) == nil {
-			return fmt.Errorf("--groups names %q, and the rules in force have the groups %s only: `lazaret rules activate DIR` "+
+			return fmt.Errorf("--groups names %q, but the rules in force have only the groups %s: `lazaret rules activate DIR` "+
 				"adds groups, `lazaret sentinel add` makes the credential of a sentinel of your own",
 				g, strings.Join(set.Groups(), ", "))
 		}

@@ -55,7 +55,8 @@ func recallCommand(a *verb.App) *cobra.Command {
 
 func recallFlags(c *cobra.Command, r *streams.Recall) {
 	c.Flags().StringVar(&r.Purpose, "purpose", "", "extraction, planning, decision or explanation")
-	c.Flags().IntVar(&r.Limit, "limit", 0, "entries wanted in each channel, 1 to 100 (default 10)")
+	c.Flags().IntVar(&r.Limit, "limit", 0, "entries wanted in each part of the answer (admitted, context only, "+
+		"contradictions), 1 to 100 (default 10)")
 	c.Flags().BoolVar(&r.Spotlight, "spotlight", false, "enclose unattested content in unforgeable markers")
 }
 

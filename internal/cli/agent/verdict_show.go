@@ -292,7 +292,7 @@ func (x *explanation) print(w io.Writer) {
 			case al.Mode != "enforce":
 				how += ", " + al.Mode
 			case al.Exception != "":
-				how += ", but for exception " + al.Exception
+				how += ", without effect by exception " + al.Exception
 			}
 			fmt.Fprintf(w, "    %-8s %s %s (%s): %s\n", line(how, 80), line(al.Severity, 20), line(al.Rule, 80),
 				line(al.RuleDigest, 19), line(al.Message, 300))
@@ -337,7 +337,7 @@ func (x *explanation) print(w io.Writer) {
 			fmt.Fprintln(w, "  no reason against it: every required group has cleared it")
 		}
 		if len(v.Degraded) > 0 {
-			fmt.Fprintf(w, "  silent: %s\n", line(strings.Join(v.Degraded, ", "), 200))
+			fmt.Fprintf(w, "  sentinel groups without an answer: %s\n", line(strings.Join(v.Degraded, ", "), 200))
 		}
 		if v.Hold != nil {
 			fmt.Fprintf(w, "  hold %s, revision %s, expires %s\n", v.Hold.ID, v.Hold.Revision,

@@ -206,7 +206,7 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 		case erased && reflect.DeepEqual(unread[gone.index].Resolved, o.Resolved):
 			continue
 		case erased:
-			err = fmt.Errorf("the erased entry %s is the signed decision of leaf %d, which has a different outcome",
+			err = fmt.Errorf("the erased entry %s already proves the outcome in leaf %d, which differs",
 				position.Text(o.Entry), unread[gone.index].index)
 		case lost && !ok, gaps && trust == nil:
 			if !open[o.Entry] {
@@ -215,18 +215,18 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 			open[o.Entry] = true
 			continue
 		case !ok:
-			err = fmt.Errorf("entry %s is not an earlier signed decision", position.Text(o.Entry))
+			err = fmt.Errorf("entry %s, which the leaf names, is not an earlier signed decision", position.Text(o.Entry))
 		case first != nil:
-			err = fmt.Errorf("entry %s is the signed decision of leaf %d, which has a different outcome",
+			err = fmt.Errorf("entry %s already proves the outcome in leaf %d, which differs",
 				position.Text(o.Entry), first.index)
 		case trust == nil:
-			err = errors.New("no pinned operator key signed a trust file that was active before it: pin the operator's key " +
-				"of that time, if there was another")
+			err = errors.New("before this leaf, no trust file with a signature by a pinned operator's key was active: if the " +
+				"operator had another key then, pin that key too")
 		default:
 			err = verifyDecision(signed.text, trust, o, counters)
 		}
 		if err != nil {
-			r.bad = append(r.bad, outcomeProblem{o.index, fmt.Sprintf("leaf %d says that hold %s was %s by %s: %v", o.index,
+			r.bad = append(r.bad, outcomeProblem{o.index, fmt.Sprintf("leaf %d says that hold %s was %s by %s, but: %v", o.index,
 				o.Hold, o.State, o.By, err)})
 			continue
 		}
@@ -269,7 +269,7 @@ func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[int64]*outco
 		used[signed.index] = number
 		if why := x.uncovered(&u, o, number); why != "" {
 			r.bad = append(r.bad, outcomeProblem{u.index, fmt.Sprintf("leaf %d says that the approval of a source with hold %s "+
-				"covers action %s: %s", u.index, u.Hold, u.id, why)})
+				"covers action %s, but: %s", u.index, u.Hold, u.id, why)})
 			continue
 		}
 		r.covered++
@@ -281,18 +281,19 @@ func (x *approvalsSeen) uncovered(u *useSeen, o *outcomeSeen, number int) string
 	between := func(at int64) bool { return o.index < at && at < u.index }
 	switch {
 	case o == nil || o.index > u.index || o.Source == nil || o.State != streams.HoldApproved:
-		return fmt.Sprintf("entry %s is not an earlier approval of a source", position.Text(u.Entry))
+		return fmt.Sprintf("entry %s, which the leaf names, is not an earlier approval of a source", position.Text(u.Entry))
 	case o.project != u.project || o.Hold != u.Hold || o.Key != u.Key || o.Source.Digest != u.Digest ||
 		o.Source.Session != u.session || o.Source.Actions != u.Actions:
-		return fmt.Sprintf("entry %s approves another source, session or number of actions", position.Text(u.Entry))
+		return fmt.Sprintf("the approval in entry %s is for another source, session or number of actions",
+			position.Text(u.Entry))
 	case u.Number != number || number > o.Source.Actions:
-		return fmt.Sprintf("it is number %d of its actions and is recorded as number %d of at most %d", number, u.Number,
-			o.Source.Actions)
+		return fmt.Sprintf("it is action number %d under this approval, and the leaf records it as number %d of at most %d",
+			number, u.Number, o.Source.Actions)
 	case !u.time.Before(o.Source.Expires):
-		return fmt.Sprintf("the approval ended at %s, before %s", o.Source.Expires.Format(time.RFC3339),
+		return fmt.Sprintf("the approval ended at %s, before the action at %s", o.Source.Expires.Format(time.RFC3339),
 			u.time.Format(time.RFC3339))
 	case slices.ContainsFunc(x.withdrawn[u.project+" "+u.Hold], between):
-		return "the approval was withdrawn before"
+		return "the approval was withdrawn before the action"
 	}
 	return ""
 }
@@ -378,11 +379,12 @@ func verifyDecision(note string, trust *keys.Trust, o outcomeSeen, counters map[
 	}
 	k := o.project + " " + o.Key
 	if before := counters[k]; s.Passkey && (s.Counter > 0 || before > 0) && s.Counter <= before {
-		return fmt.Errorf("the passkey's counter is %d, and it was %d in an earlier signature", s.Counter, before)
+		return fmt.Errorf("the passkey's counter is %d, but it was already %d in an earlier signature: the passkey may have "+
+			"been copied", s.Counter, before)
 	}
 	if x, y := o.Source, s.Source; (x == nil) != (y == nil) || x != nil && (x.Digest != y.Digest ||
 		x.Session != y.Session || x.Actions != y.Actions || !x.Expires.Equal(y.Expires)) {
-		return fmt.Errorf("the source that %s approved is not the recorded one", s.Signer)
+		return fmt.Errorf("the source that %s approved by signature is not the one in the leaf", s.Signer)
 	}
 	counters[k] = s.Counter
 	return nil

@@ -31,7 +31,8 @@ func bundleCommand(a *verb.App) *cobra.Command {
 the tree before them, the active policies, rule sets and keys, digests, and a README. "audit
 verify --bundle FILE --keys TRUST" verifies the bundle on any machine.
 
---from and --to are extended to the next stored checkpoints.`,
+A bundle begins and ends at stored checkpoints: if none has the size --from or --to, the
+nearest one before --from or after --to is taken.`,
 		Example: "  lazaret audit bundle -o log.zip\n  lazaret audit bundle --from 1000 --to 2000 --without-payloads " +
 			"-o part.zip",
 		Args: cobra.NoArgs,

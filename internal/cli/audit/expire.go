@@ -28,8 +28,8 @@ func expireCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "expire [--older DURATION]",
 		Short: "Erase old payloads of the log and the beliefs derived from them",
-		Long: `Erase payloads of the log that are older than a horizon and were trimmed from the ledger
-(lazaret audit trim), and the data that stages derived from them:
+		Long: `Erase payloads of the log that are older than a horizon (the time --older before now) and
+were trimmed from the ledger (lazaret audit trim), and the data that stages derived from them:
 
   1. a statement signed by an operator, with the horizon and a ledger sequence, becomes
      an "expired" entry in every partition;

@@ -147,8 +147,8 @@ once. Executions that differ from the released or judged action are listed too.`
 				fmt.Fprintf(w, "%s: of %d irreversible actions that were proposed, none ran or was released without an "+
 					"approval, or otherwise than approved\n", none(r.Unread), r.Proposed)
 			} else {
-				fmt.Fprintf(w, "%d findings, %d irreversible actions were proposed: they ran or were released without an "+
-					"approval, or otherwise than approved\n",
+				fmt.Fprintf(w, "%d findings among %d irreversible actions that were proposed: these ran or were released "+
+					"without an approval, or otherwise than approved\n",
 					len(r.Findings), r.Proposed)
 			}
 			for _, x := range slices.Concat(r.Findings, r.Approved) {

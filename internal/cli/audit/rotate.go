@@ -30,11 +30,11 @@ signatures of the old key are not accepted.
 The auditor must not run. Witnesses and others who pinned the old key need the new one,
 which is printed, and the size at which the old key was replaced: the trust file has both.
 
-For an auditor that runs apart, name its data folder, log and key as for the auditor. If
-there is a key in FILE.next, beside the key FILE, it becomes the new one; so it can be made
-and pinned before (lazaret key gen, by the name of the old key). If the command was
-interrupted, repeat it. It refuses, before it changes anything, a key that was replaced, a
-key with another name or role, and a FILE that is not the key in force.`,
+For an auditor that runs apart, name its data folder, log and key as for the auditor. To
+make and pin the new key beforehand, put it into FILE.next, beside the key FILE, under the
+name of the old key (lazaret key gen). The command takes that key as the new one. If the
+command was interrupted, repeat it. It refuses, before it changes anything, a new key that
+was replaced already or has another name or role, and a FILE that is not the key in force.`,
 		Example: "  lazaret audit rotate\n  lazaret audit rotate --data /etc/lazaret/auditor --dir " +
 			"/var/lib/lazaret-auditor/audit",
 		Args: cobra.NoArgs,
@@ -61,8 +61,8 @@ key with another name or role, and a FILE that is not the key in force.`,
 			}
 			for _, p := range pinned.Pins() {
 				if p.ReplacedAt != nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s has, and other trust files need: replaced_at: %d for %s\n", trust,
-						*p.ReplacedAt, p.Key)
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s now has replaced_at: %d for %s; add the same line to other trust files\n",
+						trust, *p.ReplacedAt, p.Key)
 				}
 			}
 			return nil

@@ -133,7 +133,7 @@ func name(arg, seq string) (*named, error) {
 		n.id = arg
 	}
 	if n.index < 0 && n.id == "" && n.at == 0 && arg+seq != "" {
-		return nil, fmt.Errorf("%s: the ledger's first entry is 1", arg+seq)
+		return nil, fmt.Errorf("there is no ledger entry %s: the first one is 1", arg+seq)
 	}
 	return n, nil
 }

@@ -35,8 +35,8 @@ func trimCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trim [--older DURATION]",
 		Short: "Remove old entries from the ledger once they are chained and processed",
-		Long: `Remove ledger entries that are older than a horizon, that every registered auditor has
-chained (an auditor is registered if the trust file has its key with the role auditor),
+		Long: `Remove ledger entries that are older than a horizon (the time --older before now), that every
+registered auditor has chained (an auditor is registered if the trust file has its key with the role auditor),
 and that every stage and required sentinel group has processed:
 
   1. a "trim" entry in every partition announces the end of the range;
@@ -85,8 +85,8 @@ restore).`,
 	}
 	f := c.Flags()
 	log.bindApart(f)
-	f.DurationVar(&older, "older", trimHorizon,
-		"`HORIZON`: only older entries are removed; a repeated proposal gets its old verdict for 31 days (744h)")
+	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only older entries are removed; 744h or more, because "+
+		"verdicts can be asked for again for 31 days")
 	f.DurationVar(&every, "every", 0, "repeat after this `DURATION`; errors are printed and retried")
 	f.DurationVar(&wait, "wait", 2*time.Minute,
 		"how long to wait for the next reply of a stage; reading the log and removing entries are not limited")

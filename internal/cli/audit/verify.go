@@ -291,7 +291,7 @@ func (r *verifyReport) decided(x *approvalsSeen, whole bool, operators note.Veri
 	}
 	r.Decisions, r.DecisionsOpen, r.Covered = c.checked, c.open+x.dropped, c.covered
 	if r.DecisionsOpen > 0 {
-		r.Skipped = append(r.Skipped, fmt.Sprintf("%d decisions of people, or actions that they cover: they are "+
+		r.Skipped = append(r.Skipped, fmt.Sprintf("%d decisions of people, or actions that such decisions cover: they are "+
 			"unexplained, because the log does not show the signed note, the keys or the verdict any more", r.DecisionsOpen))
 	}
 	for _, b := range c.bad {
@@ -550,7 +550,7 @@ func printSeen(w io.Writer, r *verifyReport) {
 		fmt.Fprintf(w, "  it extends the %d leaves that this machine saw before\n", r.Seen)
 	}
 	if r.Decisions > 0 {
-		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says\n", r.Decisions)
+		fmt.Fprintf(w, "  %d decisions of people have the signatures that the arbiter recorded\n", r.Decisions)
 	}
 	if r.Forgotten > 0 {
 		fmt.Fprintf(w, "  decisions of people among the %d forgotten payloads cannot be checked any more\n", r.Forgotten)

@@ -57,10 +57,11 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 	return verb.Group("beliefs", "List, explain and correct beliefs", ls, show,
 		lineageCommand(a, "lineage", "Show the origins of a belief and its consequences", true, true),
 		lineageCommand(a, "impact", "Show the consequences of a belief", false, true),
-		wordCommand(a, approval.Confirm, "confirm", "Sign that a belief is true, whatever rules found in it until now: it is supported and served"),
+		wordCommand(a, approval.Confirm, "confirm",
+			"Sign that a belief is true, also if a rule found something in it, so that it is supported and served"),
 		wordCommand(a, approval.RejectBelief, "reject",
-			"Sign that a belief is rejected: it is quarantined, also when it is written again"),
-		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces it"))
+			"Sign that a belief is rejected, so that it is quarantined, also when it is written again"),
+		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces a belief"))
 }
 
 func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {

@@ -31,7 +31,7 @@ func incidentCommand(a *verb.App) *cobra.Command {
 		incidentOrderCommand(a, approval.RepairIncident, "repair ID", "Sign the recovery of beliefs that "+
 			"have other support",
 			`Restore the earlier state of beliefs that derive from the quarantined beliefs, if they now have other
-support of a class that may support a belief, or if an unaffected belief states the same. The beliefs
+support by evidence of a class that may support beliefs, or if an unaffected belief states the same. The beliefs
 that the quarantine named stay quarantined; restore those with beliefs restore ID.`),
 		incidentOrderCommand(a, approval.CloseIncident, "close ID --reason REPORT",
 			"Sign that an incident is closed, with a report", ""))
@@ -163,9 +163,8 @@ func showIncident(ctx context.Context, w io.Writer, nc *nats.Conn, project, id s
 		fmt.Fprintf(w, "  %d found, %d derive from them; %d quarantined, of which %d were served to planners; %d spared "+
 			"because other evidence supports them\n",
 			r.Found, r.Descendants, r.Quarantined, r.Served, r.Spared)
-		fmt.Fprintf(w, "  %d recovered, %d collateral: served before, out of service or stale, and only derived from "+
-			"those found\n",
-			r.Recovered, r.Collateral)
+		fmt.Fprintf(w, "  %d recovered; %d collateral: they only derive from those found, were served before, and are now "+
+			"out of service or stale\n", r.Recovered, r.Collateral)
 	}
 	for _, b := range i.Touched {
 		how := "flagged stale"
@@ -287,9 +286,9 @@ func incidentQuarantineCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{Use: "quarantine ID",
 		Short: "Sign one order that quarantines the beliefs of an incident", Args: cobra.ExactArgs(1),
 		Long: `Quarantine the beliefs that match all conditions. Their derived beliefs become stale and thus
-context only, or with --descendants are quarantined too. A belief with independent support
-of a class that may support a belief is excluded unless --all is given. The order takes
-effect at its ledger entry. --dry-run signs nothing.`,
+context only, or with --descendants are quarantined too. A belief is left out if other sources
+support it by evidence of a class that may support beliefs, unless --all is given. The order
+takes effect at its ledger entry. --dry-run signs nothing.`,
 		Example: "  lazaret incident quarantine i4f1c2a9be0d75c31 --source https://shop.example --descendants " +
 			"--key alice.key",
 		RunE: func(cmd *cobra.Command, args []string) error {

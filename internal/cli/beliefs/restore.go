@@ -76,11 +76,12 @@ func restoreCommand(a *verb.App) *cobra.Command {
 	one.Use = "restore {ID | --to POINT}"
 	one.Long += `
 
-With --to, all beliefs of the project return to their state at a restore point. Later
-beliefs are hidden, and changed ones get their old state as far as the transition tables
-allow a person to do that. Beliefs that became suspicious since stay so. Superseded is
-final, so a superseded belief is stated again as a new one. Nothing is removed: each change
-is a revision in the ledger, and the rollback can be rolled back. --dry-run changes nothing.`
+With --to, all beliefs of the project return to their state at a restore point. Beliefs that
+are newer than the point are hidden, and changed ones get their old state as far as the
+transition tables allow a person to do that. Beliefs that became suspicious after the point
+stay suspicious. Superseded is final, so a superseded belief is stated again as a new one.
+Nothing is removed: each change is a revision in the ledger, and the rollback can be rolled
+back. --dry-run changes nothing.`
 	one.Example += "\n  lazaret beliefs restore --to migration --dry-run"
 	one.Args = func(_ *cobra.Command, args []string) error {
 		if (to == "") == (len(args) == 0) || len(args) > 1 {
@@ -136,7 +137,7 @@ func tryRollback(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, project
 
 func printRollback(cmd *cobra.Command, are string, r *streams.Rollback) {
 	fmt.Fprintf(cmd.OutOrStdout(),
-		"to %s: %d %s in their earlier state, %d later ones hidden, %d repeated as new beliefs, %d left stricter\n", r.Point,
+		"to %s: %d %s in their earlier state, %d newer ones hidden, %d repeated as new beliefs, %d left stricter\n", r.Point,
 		r.Back, are, r.Out, r.Anew, r.Left)
 }
 

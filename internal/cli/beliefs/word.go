@@ -163,8 +163,8 @@ func quarantineCommand(a *verb.App) *cobra.Command {
 		Short: "Quarantine beliefs by id, source, session, agent, tool and time, with derived ones",
 		Long: `Find beliefs by id, or by source and time, with --descendants also derived ones, and sign
 a quarantine of each. A quarantined belief stays in the ledger for review; restore undoes the
-quarantine. A belief with independent support of a class that may support a belief is
-excluded unless --all is given. --dry-run signs nothing. Exit 2 when a quarantine was
+quarantine. A belief is left out if other sources support it by evidence of a class that may
+support beliefs, unless --all is given. --dry-run signs nothing. Exit 2 when a quarantine was
 refused.`,
 		Example: "  lazaret beliefs quarantine --source https://shop.example --since 2026-11-20 --descendants --dry-run\n" +
 			"  lazaret beliefs quarantine --session s1 --descendants --key alice.key --reason \"poisoned page\"",
@@ -257,7 +257,7 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 			return err
 		}
 		fmt.Fprintf(out, "%d found, %d quarantined, %d would be, %d spared because other evidence supports them, "+
-			"%d refused; of those taken out %d had been served to planners\n",
+			"%d refused; of the quarantined ones %d had been served to planners\n",
 			len(done), counts["quarantined"], counts["would be quarantined"], counts["spared"], counts["refused"], served)
 		if found.Cut {
 			fmt.Fprintln(out, "one run cannot quarantine all of them: run the command again")

@@ -39,7 +39,7 @@ the first number of --observations. Then kill the process under load, restart th
 and measure the time from the restart to the first verdict. Kill it under load again, and
 measure a start of its server alone (--server-only). Repeat this --kills times and take the
 medians. Do the same for each further number. The median time to the first verdict at the last
-number may be at most 1.5 times the one before it.`,
+number may be at most 1.5 times that at the number before.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kills < 1 || o.Size < 1 || len(marks) == 0 || marks[0] < 1 || !slices.IsSorted(marks) {

@@ -531,8 +531,8 @@ func cancelled(ctx context.Context, w io.Writer, said <-chan *nats.Msg, id strin
 				return nil
 			}
 		case <-ctx.Done():
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no hold of proposal %s has ended (intake message %d): "+
-				"none is open, or it is another agent's; lazaret holds ls lists those that are open", id, seq)}
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("nothing was withdrawn: this agent has no open hold of "+
+				"proposal %s (the request was intake message %d); lazaret holds ls lists the open holds", id, seq)}
 		}
 	}
 }

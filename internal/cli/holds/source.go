@@ -114,7 +114,7 @@ func withdrawCommand(a *verb.App) *cobra.Command {
 		Use:   "withdraw HOLD",
 		Short: "Sign the end of the approval of a source",
 		Long: `Sign that the source which was approved together with HOLD is not approved any more. Later
-actions that do what it says are held again. Actions that it has covered are not undone.
+actions that do what it says are held again. Actions that the approval covered are not undone.
 The signer needs the same role as for an approval. An approval also ends when it expires,
 when its key is no longer pinned, and when the session starts anew or ends. Exit 2 when
 the statement was refused.`,

@@ -43,11 +43,11 @@ which knows no tool by name, assigns the levels of tools.
 shipped policy. --policy suggested is the policy that lazaret policy suggest creates from
 every second clean session of each file; only the other sessions are played. --policy
 all plays all three. --results json plays each set a second time with tool results
-encoded as JSON. --approve-sources lets a person approve each source that the user named
-once a session, together with the first call that follows it and is held: all sources, or
-with honest only those without a planted instruction. PERSON ASKED counts the decisions
-that the honest calls need: these approvals, and one for each call that is held. No running pipeline is needed. The
-exit code is 0 whatever the results.`,
+encoded as JSON. With --approve-sources a person approves sources that the user named: each
+source once in each session, together with the first held call that follows the source. With
+all these are all such sources, with honest only those without a planted instruction. PERSON
+ASKED counts the decisions that the honest calls need: these approvals, and one for each call
+that is held. No running pipeline is needed. The exit code is 0 whatever the results.`,
 		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral " +
 			"--results json --json",
 		Args: cobra.MinimumNArgs(1),
@@ -240,11 +240,11 @@ func printLive(w io.Writer, r *live.Report, byRule bool) error {
 	}
 	if byRule {
 		row("")
-		row("SET", "RULE", "CAUGHT", "ALONE", "SMOTHERED", "ALONE", "HELD OF 100 CHANGES", "")
+		row("SET", "RULE", "GOALS HELD", "BY IT ALONE", "HONEST HELD", "BY IT ALONE", "HELD OF 100 CHANGES", "")
 		for _, x := range r.Rules {
 			flag := ""
 			if x.Set == r.Total.Set && x.Smothers() {
-				flag = "SMOTHERS MORE THAN IT CATCHES"
+				flag = "HOLDS MORE HONEST CALLS THAN GOALS"
 			}
 			row(x.Set, x.Rule, fmt.Sprint(x.Caught), fmt.Sprint(x.CaughtAlone), fmt.Sprint(x.Smothered),
 				fmt.Sprint(x.SmotheredAlone), fmt.Sprintf("%.1f", x.PerHundred), flag)

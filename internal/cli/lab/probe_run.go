@@ -30,11 +30,11 @@ func probeRunCommand(a *verb.App) *cobra.Command {
 		Short: "Run the threat model: attacks in steps, with assertions on each step",
 		Long: `Play the scenarios of a pack through new pipelines in temporary folders, and compare the
 result of each step with the expectations of the scenario. With names, only the named
-scenarios run. --contrast runs each scenario again without the defence that it names; it
-must fail then. --running uses the pipeline of the data folder (--data): its projects
-begin with syn-probe-, and scenarios that restart the pipeline, sign, or need a special
-policy are skipped. The exit code is 2 if a scenario fails, or passes without its
-defence.
+scenarios run. --contrast runs each scenario again without the defence that it names; the
+scenario must fail then. --running uses the pipeline of the data folder (--data): the
+scenarios' projects begin with syn-probe-, and scenarios that restart the pipeline, sign, or
+need a special policy are skipped. The exit code is 2 if a scenario fails, or passes without
+its defence.
 
 --every runs as a service: it repeats the scenarios against the running pipeline, each
 time in new synthetic projects. A scenario that fails opens an incident in the project

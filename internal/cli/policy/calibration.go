@@ -24,9 +24,9 @@ func calibrationCommand(a *verb.App) *cobra.Command {
 	ls := &cobra.Command{
 		Use:   "ls",
 		Short: "List the calibration classes of each agent",
-		Long: `A class is an agent with the policy entry of its actions. For the last 200 outcomes of a
+		Long: `A class is the actions of one agent under one policy entry. For the last 200 outcomes of a
 class the list has their number, the mean confidence, the success rate, the gap between
-them (positive: over-confident), the Brier score and the expected calibration error.
+these two (positive: over-confident), the Brier score and the expected calibration error.
 Actions above L1 of an over-confident class are held.`,
 		Example: "  lazaret calibration ls --where over_confident",
 		Args:    cobra.NoArgs,

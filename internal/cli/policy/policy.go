@@ -108,12 +108,12 @@ func policyNotes(p *policy.Policy) []string {
 		notes = append(notes, "egress allows metadata services, which hand out the machine's credentials")
 	}
 	if !slices.ContainsFunc(p.Entries(), func(e policy.Entry) bool { return e.Name == policy.Otherwise }) {
-		notes = append(notes, "the policy has no otherwise, so tools that match no entry are denied")
+		notes = append(notes, "the policy has no key `otherwise`, so tools that match no entry are denied")
 	}
 	for _, e := range p.Entries() {
 		if e.Name != policy.Otherwise && len(e.Effects) == 0 && e.Verdict == streams.Allow && e.Level >= beliefs.L2 {
-			notes = append(notes, fmt.Sprintf("entry %s names no effects, so its actions may have any effect, and all "+
-				"their arguments are checked as destinations", e.Name))
+			notes = append(notes, fmt.Sprintf("entry %s names no effects, so the policy does not know what its "+
+				"actions affect, and all their arguments are checked as destinations", e.Name))
 		}
 	}
 	return notes
@@ -166,8 +166,8 @@ func explainCommand(load policyLoader) *cobra.Command {
 		Use:   "explain TOOL [FILE]",
 		Short: "Explain a policy's decision on a call (exit 10 hold, 11 deny)",
 		Long: `Explain the decision of a policy alone on a call of TOOL: the matching entries, the true
-conditions, the destinations of the arguments, and the groups whose assessment the verdict
-waits for with the deadline. Sentinels, beliefs and budgets, which can only make the verdict
+conditions, the destinations in the arguments, and the sentinel groups that the verdict waits
+for, each with its deadline. Sentinels, beliefs and budgets, which can only make the verdict
 stricter, are ignored. So are standing permissions, which expire by ledger time.`,
 		Example: `  lazaret policy explain fetch_page --args '{"url":"http://169.254.169.254/"}'
   lazaret policy explain crm.delete_user policy.yaml`,

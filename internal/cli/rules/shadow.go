@@ -47,8 +47,8 @@ signals of both sets are empty at the start; --since builds them up from earlier
 			out, began := cmd.OutOrStdout(), time.Now()
 			errLimit, seen := errors.New("limit"), 0
 			span := backtest.Span{Since: since.Start(), Follow: true, Started: func() {
-				fmt.Fprintf(cmd.ErrOrStderr(), "watching: %d rules of %s beside %d; Ctrl-C ends\n", len(after.Rules()), args[0],
-					len(before.Rules()))
+				fmt.Fprintf(cmd.ErrOrStderr(), "watching: comparing %d rules of %s with %d others; Ctrl-C ends\n",
+					len(after.Rules()), args[0], len(before.Rules()))
 			}}
 			err = backtest.Ledger(cmd.Context(), nc, span, func(e *streams.Entry) error {
 				// Report only new activations. Each partition records an activation, so report that of partition 0.

@@ -263,7 +263,8 @@ func (o *outcome) err() error {
 		return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + o.why}
 	case len(o.refused) == 0:
 		return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("published, and in force in %d of %d partitions",
-			len(o.in), n) + o.rest() + "\ningest activates it there when it reaches it: lazaret doctor shows it"}
+			len(o.in), n) + o.rest() + "\ningest activates it in the others after the messages that came before it: " +
+			"lazaret doctor shows what is in force"}
 	case len(o.in) == 0:
 		return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused by %d of %d partitions: %s", len(o.refused), n,
 			o.why) + o.rest() + "\nlazaret doctor shows what is in force"}

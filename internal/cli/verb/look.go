@@ -42,7 +42,7 @@ func (a *App) Looked(ctx context.Context, project, command, what string, most be
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("texts above %s are not shown: that they are read cannot be recorded in the ledger: %w: start "+
+		return fmt.Errorf("texts above %s are not shown, because the ledger cannot record that you read them: %w: start "+
 			"the pipeline, or leave out --ceiling %s", beliefs.Internal, err, most)
 	}
 	return nil
