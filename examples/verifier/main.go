@@ -202,7 +202,7 @@ func (v *verifier) handover(msg, origin string) error {
 	}
 	size, err := strconv.ParseInt(lines[1], 10, 64)
 	if err != nil || size < 0 {
-		return errors.New("its size is none")
+		return errors.New("its size is not a number of leaves")
 	}
 	known := map[string]*key{id: next}
 	for id, k := range v.keys {
@@ -224,7 +224,7 @@ func (v *verifier) handover(msg, origin string) error {
 	}
 	for _, k := range old {
 		if k.replaced && size >= k.replacedAt {
-			return errors.New("the key that signed it was itself replaced before")
+			return errors.New("the key that signed it had already been replaced at an earlier size")
 		}
 		k.replaced, k.replacedAt = true, size
 	}
@@ -468,7 +468,8 @@ func (v *verifier) statement(ev *evidence, cp []string, size int64) (of string, 
 			withheld = append(withheld, fmt.Sprintf("%d %s", l.Index, l.Withheld))
 		}
 		if l.Project != is["project"] && l.Project != "_" {
-			return "", fmt.Errorf("leaf %d is of project %s", l.Index, l.Project)
+			return "", fmt.Errorf("leaf %d is of project %s, but the file is about project %s", l.Index, l.Project,
+				is["project"])
 		}
 	}
 	if len(withheld) == 0 {

@@ -111,15 +111,17 @@ func (p *passkey) verify(text string, sig []byte) error {
 	const present, verified = 1, 4
 	switch {
 	case client.Type != "webauthn.get":
-		return fmt.Errorf("its ceremony is %q", client.Type)
+		return fmt.Errorf("its type is %q, but that of a signature is webauthn.get", client.Type)
 	case client.Challenge != base64.RawURLEncoding.EncodeToString(challenge[:]):
 		return errors.New("its challenge is not the SHA-256 of the text")
-	case !slices.Contains(p.Origins, client.Origin) || client.CrossOrigin:
-		return fmt.Errorf("its origin %q is not pinned, or the page was in a frame", client.Origin)
+	case !slices.Contains(p.Origins, client.Origin):
+		return fmt.Errorf("its web origin %q is not pinned with the passkey", client.Origin)
+	case client.CrossOrigin:
+		return errors.New("it was made in a frame of a page with another web origin")
 	case !bytes.Equal(a.Auth[:32], rp[:]):
 		return fmt.Errorf("its relying party is not %s", p.RP)
 	case a.Auth[32]&present == 0 || a.Auth[32]&verified == 0:
-		return errors.New("no person was verified")
+		return errors.New("the authenticator did not verify that a person was present")
 	}
 	hash := sha256.Sum256(a.Client)
 	signed := slices.Concat(a.Auth, hash[:])
@@ -144,7 +146,7 @@ func (v *verifier) count(passkey, note string) error {
 		return err
 	}
 	if n, before := a.counter(), v.counters[passkey]; (n > 0 || before > 0) && n <= before {
-		return fmt.Errorf("the passkey's counter is %d, and it was %d in an earlier signature", n, before)
+		return fmt.Errorf("the passkey's counter is %d, but it was already %d in an earlier signature", n, before)
 	}
 	if v.counters == nil {
 		v.counters = make(map[string]uint32)

@@ -154,8 +154,8 @@ func checkSigner(l *chain.Log, signer note.Signer) error {
 		return fmt.Errorf("the key that the log was handed over to: %w", err)
 	}
 	if v.Name() != signer.Name() || v.KeyHash() != signer.KeyHash() {
-		return fmt.Errorf("the log was handed over to key %s+%08x, and this one is %s+%08x: a rotation was interrupted, "+
-			"run lazaret audit rotate again", v.Name(), v.KeyHash(), signer.Name(), signer.KeyHash())
+		return fmt.Errorf("the log was handed over to key %s+%08x, but the key given to this auditor is %s+%08x: a rotation "+
+			"was interrupted, run lazaret audit rotate again", v.Name(), v.KeyHash(), signer.Name(), signer.KeyHash())
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	before := a.log.Head()
 	anew, err := a.log.NewEpoch(info.Created)
 	if err != nil {
-		return fmt.Errorf("recording when the ledger was created: %w", err)
+		return fmt.Errorf("writing the ledger's time of creation to the log: %w", err)
 	}
 	if anew {
 		a.cfg.Log.Error("the ledger was created anew", "at", info.Created, "chained before", before.LastSeq)

@@ -44,7 +44,8 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 	c := &comparer{log: l, end: h.Size}
 	if created := st.CachedInfo().Created; !h.Epoch.IsZero() && !created.Equal(h.Epoch) {
 		c.Bad = append(c.Bad, chain.Finding{Index: max(h.Size-1, 0),
-			Text: fmt.Sprintf("the log is of a ledger that was created at %s, and this one was at %s", h.Epoch, created)})
+			Text: fmt.Sprintf("the log is of a ledger that was created at %s, but this ledger was created at %s", h.Epoch,
+				created)})
 		return &c.Comparison, nil
 	}
 	if h.Resets > 0 {
@@ -95,12 +96,12 @@ func (c *comparer) entry(e *streams.Entry) error {
 	switch {
 	case leaf.Kind == chain.KindEntry && leaf.Seq != e.Position():
 		c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-			Text: fmt.Sprintf("leaf %d is at ledger position %s, and the ledger has an entry at %s that the log lacks", c.at,
+			Text: fmt.Sprintf("leaf %d is at ledger position %s, but the ledger has an entry at %s that the log lacks", c.at,
 				position.Text(leaf.Seq), position.Text(e.Position()))})
 		return nil
 	case leaf.Kind == chain.KindGap:
 		c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-			Text: fmt.Sprintf("leaf %d says that ledger entry %s is missing, and the ledger has it", c.at,
+			Text: fmt.Sprintf("leaf %d says that ledger entry %s is missing, but the ledger has this entry", c.at,
 				position.Text(e.Position()))})
 		return nil
 	default:

@@ -155,7 +155,7 @@ func (a *Auditor) publishRefusal(e *streams.Entry, why error) {
 // order to expire in each partition, and order checks only the first of these.
 func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, error) {
 	if e.Stage != streams.StageIngest {
-		return nil, nil, fmt.Errorf("stage %s wrote it", e.Stage)
+		return nil, nil, fmt.Errorf("stage %s wrote it, but only ingest may", e.Stage)
 	}
 	if a.cfg.Operators == nil {
 		return nil, nil, errors.New("this auditor was started without operators' keys")
@@ -191,7 +191,7 @@ func (a *Auditor) judge(each func(i int64, leaf *chain.Leaf, c *streams.Custody,
 		case isStatement && err != nil:
 			each(i, &leaf, nil, err)
 		case isStatement && stage != streams.StageIngest:
-			each(i, &leaf, nil, fmt.Errorf("stage %s wrote it", stage))
+			each(i, &leaf, nil, fmt.Errorf("stage %s wrote it, but only ingest may", stage))
 		case isStatement:
 			c, why := j.Order(streams.Type(leaf.Type), leaf.Project, leaf.Time, body) // marks its id as used
 			each(i, &leaf, c, why)
@@ -384,8 +384,8 @@ func (a *Auditor) loadForgotten() error {
 		a.forgotten[l.Project] = forgettingOf(position.Sequence(l.Seq), l.Time, c)
 	})
 	if errors.Is(err, chain.ErrForgotten) { // order refuses every statement after it, too
-		a.cfg.Log.Error("a statement or an operator's key is missing in the log: earlier statements do not count",
-			"err", err)
+		a.cfg.Log.Error("a statement or an operator's key was erased from the log, so no earlier statement on forgetting "+
+			"is applied", "err", err)
 		return nil
 	}
 	for p := range a.forgotten {

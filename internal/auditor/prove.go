@@ -112,7 +112,7 @@ func (a *Auditor) prove(ctx context.Context, subject string, body []byte) *strea
 	switch {
 	case errors.Is(err, ErrNoEvent):
 		return unproven(streams.CodeNoEntry,
-			"the log has no such entry of project %s that can be read; a new one may not have come there yet", who.Project)
+			"the log has no such entry of project %s that can be read; a new entry may not be in the log yet", who.Project)
 	case ctx.Err() != nil:
 		return unproven(streams.CodeUnavailable, "the entry was not found within %v: name its ledger_seq", proveTimeout)
 	case err != nil:
@@ -120,7 +120,7 @@ func (a *Auditor) prove(ctx context.Context, subject string, body []byte) *strea
 	}
 	proof, err := a.log.Prove(i)
 	if errors.Is(err, chain.ErrRange) || errors.Is(err, chain.ErrNoCheckpoint) {
-		return unproven(streams.CodeUncovered, "leaf %d is in the log, and no signed checkpoint covers it yet", i)
+		return unproven(streams.CodeUncovered, "leaf %d is in the log, but no signed checkpoint covers it yet", i)
 	}
 	if err != nil {
 		return unproven(streams.CodeUnavailable, "%v", err)
@@ -134,7 +134,8 @@ func (a *Auditor) prove(ctx context.Context, subject string, body []byte) *strea
 			return unproven(streams.CodeUnavailable, "%v", err)
 		}
 		if _, body, _ := bytes.Cut(proof.Payload, []byte("\n")); aboutOf(body).Agent != who.Agent {
-			return unproven(streams.CodeNoEntry, "what the entry says is another agent's; it is proven without its payload")
+			return unproven(streams.CodeNoEntry, "the entry's payload is about another agent: ask for the proof without the "+
+				"payload")
 		}
 	}
 	text, err := proof.MarshalText()

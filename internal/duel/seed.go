@@ -79,7 +79,8 @@ func Seeds() ([]*Seed, error) {
 			g, s := &f.Goals[j], &f.Settings[(i+j)%len(f.Settings)]
 			for _, v := range g.Verbs {
 				if len(strings.Fields(v)) != 3 {
-					return nil, fmt.Errorf("seeds.yaml: verb %q of %s needs three forms", v, g.Call.Tool)
+					return nil, fmt.Errorf("seeds.yaml: verb %q of %s must be three words: the base form, the -ing form and the "+
+						"participle", v, g.Call.Tool)
 				}
 			}
 			out = append(out, &Seed{Name: fmt.Sprintf("%s/%d", g.Call.Tool, (i+j)%len(f.Settings)), goal: g, setting: s})
@@ -89,7 +90,8 @@ func Seeds() ([]*Seed, error) {
 		for j := range f.Goals {
 			g, at := &f.Goals[j], (i*len(f.Settings)/relatedSettings+j)%len(f.Settings)
 			if g.Own == "" || !strings.Contains(g.Related, g.Own) {
-				return nil, fmt.Errorf("seeds.yaml: %s needs a related task that names its own thing", g.Call.Tool)
+				return nil, fmt.Errorf("seeds.yaml: %s needs `related`, the request of a user, and `own`, the object that "+
+					"`related` names", g.Call.Tool)
 			}
 			s := f.Settings[at]
 			s.User += " " + g.Related

@@ -226,8 +226,8 @@ func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("partition %d has rules %q, policy %q and keys %q in force: %w", p, a.Rules, a.Policy, a.Trust,
-					errors.Join(err, ctx.Err()))
+				return fmt.Errorf("the first rules, policy and keys are not in force yet: partition %d has rules %q, policy %q "+
+					"and keys %q: %w", p, a.Rules, a.Policy, a.Trust, errors.Join(err, ctx.Err()))
 			case <-time.After(5 * time.Millisecond):
 			}
 		}

@@ -99,7 +99,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		return
 	}
 	if c.s.client == nil {
-		e.fail(w, problem(streams.CodeForbidden, "the token belongs to the role %s and not to an agent", c.d.name))
+		e.fail(w, problem(streams.CodeForbidden, "the token belongs to the role %s, but this path needs a token of an agent",
+			c.d.name))
 		return
 	}
 	body, err := e.answer(c)

@@ -103,7 +103,7 @@ func (h *Host) With(settings []byte, with Handler) ([]byte, error) {
 	}
 	events, ok := hooks.Value.(*hujson.Object)
 	if !ok {
-		return nil, errors.New("hooks is not a JSON object")
+		return nil, errors.New("`hooks` is not a JSON object: correct it first; the file was not changed")
 	}
 	for _, event := range h.Events {
 		own, err := json.MarshalIndent(h.entry(event, with), "      ", "  ")
@@ -116,7 +116,7 @@ func (h *Host) With(settings []byte, with Handler) ([]byte, error) {
 		}
 		a, ok := list.Value.(*hujson.Array)
 		if !ok {
-			return nil, fmt.Errorf("hooks.%s is not a list", event)
+			return nil, fmt.Errorf("`hooks.%s` is not a list: correct it first; the file was not changed", event)
 		}
 		v, err := hujson.Parse(own)
 		if err != nil {
@@ -145,7 +145,7 @@ func (h *Host) Without(settings []byte) ([]byte, error) {
 	}
 	events, ok := hooks.Value.(*hujson.Object)
 	if !ok {
-		return nil, errors.New("hooks is not a JSON object: correct it first; the file was not changed")
+		return nil, errors.New("`hooks` is not a JSON object: correct it first; the file was not changed")
 	}
 	removed := false
 	for i := range events.Members {

@@ -248,8 +248,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 			return err
 		}
 		if !found {
-			fmt.Fprintf(cmd.OutOrStdout(), "nothing removed: %s has no entry of lazaret; --settings and --user name another\n",
-				file)
+			fmt.Fprintf(cmd.OutOrStdout(), "nothing removed: %s has no entry of lazaret; name another settings file with "+
+				"--settings or --user\n", file)
 			return nil
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "removed from", file)
@@ -271,9 +271,9 @@ func (c *command) settings(cmd *cobra.Command) error {
 			c.cfg.State = filepath.Join(data, "hooks", c.project, c.agent)
 		}
 		if c.cfg.State, err = shared(c.cfg.State); err != nil {
-			return fmt.Errorf("%w\nnothing was installed: with --http the command and the gateway share a folder, or text "+
-				"that is refused would not stop the calls. Give the gateway's folder (DATA/hooks/%s/%s) as --state, and run "+
-				"both as one user, or leave out --http", err, c.project, c.agent)
+			return fmt.Errorf("%w\nnothing was installed: with --http, the command and the gateway must use the same folder "+
+				"for state, or calls after a refused text would not be stopped. Give the gateway's folder (DATA/hooks/%s/%s) as "+
+				"--state, and run the command and the gateway as one user, or leave out --http", err, c.project, c.agent)
 		}
 		if err := cmd.Flags().Set("state", c.cfg.State); err != nil {
 			return err

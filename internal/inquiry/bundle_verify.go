@@ -185,7 +185,7 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trus
 	for _, b := range against {
 		c, err := chain.OpenSigned(b, vs, span.Handovers)
 		if err != nil {
-			v.bad(m.From, "the earlier checkpoint: %v", err)
+			v.bad(m.From, "the earlier checkpoint to compare with: %v", err)
 			continue
 		}
 		if c.Size < m.From || c.Size > m.To {

@@ -140,7 +140,7 @@ func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 			break
 		}
 		if x.Index >= m.From && x.Index < m.To {
-			err = fmt.Errorf("leaf %d is in the bundle's range", x.Index)
+			err = fmt.Errorf("leaf %d is in the bundle's range, but this file may only have leaves outside of it", x.Index)
 			break
 		}
 		if x.Kind == chain.KindReset.String() {

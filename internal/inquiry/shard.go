@@ -169,8 +169,8 @@ func sealedUpTo(dir string) (int64, error) {
 		marked, err = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("reading where the last shard of %s ends: %w: write the end of its name into that file",
-			dir, err)
+		return 0, fmt.Errorf("reading where the last shard of %s ends: %w: write into that file the last number in the "+
+			"last shard's file name", dir, err)
 	}
 	names, err := files.Glob(dir, "*.zip")
 	if err != nil {
@@ -190,7 +190,8 @@ func sealedUpTo(dir string) (int64, error) {
 	for _, x := range parts {
 		if moved := known && x.from <= marked && x.from > end; x.from != end && !moved {
 			return 0, fmt.Errorf("the shards in %s have a gap or overlap: one begins at leaf %d, the previous one ends at "+
-				"%d. If shards were moved away, write the end of the last one into the file %s there", dir, x.from, end, sealedFile)
+				"%d. If shards were moved away, write the last number in the last one's file name into the file %s there", dir,
+				x.from, end, sealedFile)
 		}
 		end = x.to
 	}

@@ -289,7 +289,8 @@ func (s *session) authorize(w http.ResponseWriter, r *http.Request, name string)
 		return true
 	}
 	if a == "" {
-		http.Error(w, "the session was opened with an Authorization, and this request has none", http.StatusUnauthorized)
+		http.Error(w, "the session was opened with an Authorization header, but this request has none",
+			http.StatusUnauthorized)
 		return false
 	}
 	if refused := s.up.try(r.Context(), a); refused != nil {

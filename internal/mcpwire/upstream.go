@@ -65,10 +65,10 @@ type Remote struct {
 func ParseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return nil, errors.New("the URL of a server is https://HOST/PATH or http://HOST/PATH")
+		return nil, errors.New("the URL of a server must be https://HOST/PATH or http://HOST/PATH")
 	}
 	if u.User != nil || u.Fragment != "" {
-		return nil, errors.New("the URL of a server holds no user and no fragment: put a token into its headers")
+		return nil, errors.New("the URL of a server must not contain a user or a fragment: put a token into its headers")
 	}
 	return u, nil
 }

@@ -247,7 +247,7 @@ func secureCluster(data string, c ServerConfig) error {
 	for _, r := range c.Routes {
 		u, err := url.Parse(r)
 		if err != nil || u.Hostname() == "" || u.Port() == "" || u.User != nil {
-			return fmt.Errorf("route %q: use nats://HOST:PORT, without a password: it is added", r)
+			return fmt.Errorf("route %q: use nats://HOST:PORT, without a user or password: this command adds them", r)
 		}
 		hosts = append(hosts, u.Hostname())
 		u.User = url.UserPassword(routeUser, password)

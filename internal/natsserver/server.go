@@ -151,7 +151,7 @@ func (s *Server) run() error {
 	case !ns.ReadyForConnections(30 * time.Second):
 		err = errors.New("nats-server did not get ready within 30 s")
 	case !ns.JetStreamEnabled():
-		err = fmt.Errorf("JetStream did not start in %s: was it written with another key?", opts.StoreDir)
+		err = fmt.Errorf("JetStream did not start in %s: was this folder written with another key?", opts.StoreDir)
 	default:
 		err = k.check(ns)
 	}

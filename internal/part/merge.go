@@ -103,11 +103,12 @@ func (m *merger) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []k
 		given, ok := m.trust.Find(v.Name(), v.KeyHash())
 		switch {
 		case ok && !given.Has(keys.RoleAuditor):
-			return nil, nil, fmt.Errorf("%s pins %s as an auditor's key, and %s pins it without the role auditor: correct the "+
-				"one that is wrong, or take the pins of the latter with --trust-of-data", ours, pin.Key, theirs)
+			return nil, nil, fmt.Errorf("%s pins %s as an auditor's key, but %s pins it without the role auditor: correct the "+
+				"file that is wrong, or use --trust-of-data, which takes the pins of %[3]s", ours, pin.Key, theirs)
 		case ok && (pin.ReplacedAt == nil || given.ReplacedAt != nil && *given.ReplacedAt <= *pin.ReplacedAt):
 		case ok && !private[pin.Key] && v.Name() != name:
-			m.tell("%s no longer has replaced_at: %d of %s, as %s", ours, *pin.ReplacedAt, pin.Key, theirs)
+			m.tell("%s no longer has replaced_at: %d of %s, because %s does not have it", ours, *pin.ReplacedAt, pin.Key,
+				theirs)
 		case ok:
 			if m.trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), *pin.ReplacedAt) {
 				m.changed, handed[v.Name()] = true, true
@@ -132,7 +133,7 @@ func (m *merger) keepElsewhere(pins []keys.Pin, handed map[string]bool) error {
 	for _, pin := range pins {
 		v, err := note.NewVerifier(pin.Key)
 		if err != nil || !handed[v.Name()] || inUse[v.Name()] {
-			m.tell("%s no longer pins %s%s, as %s", datafolder.TrustFile(m.dir), pin.Key, replacedAt(pin),
+			m.tell("%s no longer pins %s%s, because %s does not", datafolder.TrustFile(m.dir), pin.Key, replacedAt(pin),
 				datafolder.TrustFile(m.data))
 			continue
 		}
@@ -219,7 +220,7 @@ func (m *merger) putKey(path string, key []byte) error {
 		}
 		switch ours, theirs := m.pin(path), m.pin(from); {
 		case theirs != nil && theirs.ReplacedAt != nil:
-			m.tell("%s stays as it is: by the trust file, the key in %s was replaced. Put the newer key into the latter", path,
+			m.tell("%s stays as it is: by the trust file, the key in %s was replaced. Put the newer key into %[2]s", path,
 				from)
 			return nil
 		case ours != nil && ours.ReplacedAt != nil && theirs != nil:
@@ -231,8 +232,8 @@ func (m *merger) putKey(path string, key []byte) error {
 			return files.Write(path, key, mode)
 		}
 	}
-	m.tell("%s stays as it is: %s has another key. To use that one, move this file away and repeat the command", path,
-		from)
+	m.tell("%s stays as it is: %s has another key. To use that key in the part, move %[1]s away and repeat the command",
+		path, from)
 	return nil
 }
 

@@ -333,7 +333,7 @@ func (s *Scenario) check(file string) error {
 		return errors.New("no step expects anything, so the scenario tests nothing")
 	}
 	if s.Contrast != nil && !ids[s.Contrast.Fails] {
-		return fmt.Errorf("contrast: fails is %q, which is not a step", s.Contrast.Fails)
+		return fmt.Errorf("contrast.fails is %q, but no step has this id", s.Contrast.Fails)
 	}
 	for _, os := range s.Agents {
 		for _, o := range os {

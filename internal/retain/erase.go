@@ -17,8 +17,8 @@ const filesOf = "files of "
 
 // notErased is Place.Left for a stream of a separate nats-server.
 const notErased = "deleted, not overwritten: nats-server is a process of its own, and in an encrypted stream it " +
-	"leaves a deleted message in its files until more than half of the block is deleted: stop it, run lazaret server " +
-	"erase STORE with its store_dir, and start it again"
+	"leaves a deleted message in its files until more than half of the block is deleted: stop nats-server, run " +
+	"lazaret server erase STORE with its store_dir, and start nats-server again"
 
 // notRewritten is Place.Left for a stream of a cluster; the parameter is the number of replicas.
 const notRewritten = "deleted from %d replicas, not overwritten: each server leaves a deleted message in " +
@@ -43,8 +43,8 @@ func leftOf(i *jetstream.StreamInfo) string {
 
 // noAnswer is Place.Left if the request was neither answered nor refused.
 const noAnswer = "deleted, not overwritten: nobody answered on " + streams.EraseSubject + ". A retention credential " +
-	"of an earlier version may not ask: remove creds/retention.creds from the data folder, start lazaret up again, and " +
-	"run this again"
+	"that an earlier version made has no permission to ask: remove creds/retention.creds from the data folder, start " +
+	"lazaret up again, and repeat this command"
 
 // answerTimeout is the limit for the first reply.
 const answerTimeout = 20 * time.Second

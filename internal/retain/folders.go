@@ -56,7 +56,8 @@ func (c *Config) folders(s Subject, remove bool) (out []Place, err error) {
 	if err != nil {
 		return nil, err
 	}
-	add("hooks", "state of hooks, with events that were not sent; what stops a session is emptied", hooks, hook.Erase)
+	add("hooks", "state of hooks, with events that were not sent; files that stop a session are emptied and still stop it",
+		hooks, hook.Erase)
 	return out, nil
 }
 

@@ -91,7 +91,7 @@ func (r *Record) text(now time.Time) string {
 }
 
 // ErrLegalHold means that the data must not be erased, because of a legal hold.
-var ErrLegalHold = errors.New("it, or a data subject whom it concerns, is under legal hold")
+var ErrLegalHold = errors.New("the data, or a data subject whom the data concerns, is under legal hold")
 
 // stagesIn returns the stage of each entry of a joint frame, or the one stage of any other ledger
 // message. It returns none if the message is gone.
@@ -178,7 +178,8 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 	for _, s := range writers {
 		r.Places = append(r.Places,
 			Place{Where: stateOf + s,
-				What: "what it derived: beliefs, signals, proposals, holds and the like, written anew without them", Count: 1})
+				What:  "derived data (beliefs, signals, proposals, holds and the like), written anew without this data",
+				Count: 1})
 	}
 	err = c.Log(ctx, func(l *inquiry.Log) error {
 		n, held, err := l.Holding(ctx, project, 0)
@@ -307,8 +308,8 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 			r.Places = append(r.Places, Place{Where: stateOf + s, What: "derived data; its files were " +
 				"rewritten", Count: 1})
 		} else {
-			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived",
-				Left: "it has not reported that it dropped the data"})
+			r.Places = append(r.Places, Place{Where: stateOf + s, What: "derived data",
+				Left: "the stage has not reported that it removed the data"})
 		}
 	}
 	if err := c.checkLog(ctx, r, shards, trust); err != nil {
@@ -448,8 +449,8 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 	for _, h := range gone {
 		if fences[h.stage] == h.seq {
 			left[h.stage] = fmt.Sprintf(
-				"entry %d is the last one of %s in partition %d; it is removed when the stage has written "+
-					"another one", h.seq, h.stage, p)
+				"entry %d is the last one of %s in partition %d, which the stage still needs: repeat the command when the stage "+
+					"has written another entry there", h.seq, h.stage, p)
 			continue
 		}
 		stages, err := stagesIn(ctx, st, h)
@@ -551,8 +552,8 @@ func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust [
 			place.Left = fmt.Sprintf("%d payloads can still be read", n)
 		}
 		r.Places = append(r.Places, place)
-		auditors, err := c.auditorPlaces(ctx, "has signed the ledger including the forgotten entry, at which it destroys "+
-			"its keys", []string{r.Statement}, r.Entry)
+		auditors, err := c.auditorPlaces(ctx, "has signed the log including the statement, so the auditor has "+
+			"destroyed the keys", []string{r.Statement}, r.Entry)
 		if err != nil {
 			return err
 		}

@@ -80,6 +80,9 @@ func (a *AlsoForgotten) Decision() bool {
 // apply transitively, so that no remaining entry refers to a removed one. They may select too much: an
 // id counts wherever it occurs.
 
+// computedAgain is Place.What for the state of a stage when one data subject is erased.
+const computedAgain = "derived data: the state of the project's partition, computed again from the other entries"
+
 // canFoldAnew returns the reason why a single data subject cannot be erased, or nil.
 func canFoldAnew(ctx context.Context, js jetstream.JetStream, s Subject) error {
 	trimmed, err := stage.Hole(ctx, js, 1)
@@ -87,9 +90,9 @@ func canFoldAnew(ctx context.Context, js jetstream.JetStream, s Subject) error {
 		return err
 	}
 	if trimmed > 0 {
-		return fmt.Errorf("%s: the ledger was trimmed up to %d, so no stage can fold project %s again without %s: erase "+
-			"the whole project (--subject %s), which needs no fold", streams.CodeTrimmed, trimmed, s.Project, s.Person,
-			s.Project)
+		return fmt.Errorf("%s: the ledger was trimmed up to %d, so no stage can compute the state of project %s again "+
+			"without %s: erase the whole project (--subject %s), for which nothing is computed again", streams.CodeTrimmed,
+			trimmed, s.Project, s.Person, s.Project)
 	}
 	return nil
 }
@@ -128,7 +131,7 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 	}
 	for _, s := range writers {
 		r.Places = append(r.Places,
-			Place{Where: stateOf + s, What: "what it derived: the project's partition folded anew from the rest", Count: 1})
+			Place{Where: stateOf + s, What: computedAgain, Count: 1})
 	}
 	_, others := t.statement(nil)
 	err = c.Log(ctx, func(l *inquiry.Log) error {
@@ -193,8 +196,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 			break
 		}
 		if round == maxRounds {
-			return nil, fmt.Errorf("after %d statements there are still new entries that concern %s: stop "+
-				"the programs that write them and try again", round, s)
+			return nil, fmt.Errorf("after %d rounds of erasure there are still new entries that concern %s: stop the "+
+				"programs that write these entries, and repeat the command", round, s)
 		}
 		if round == 0 {
 			before, err := c.surveyPerson(ctx, js, t, shards)
@@ -239,9 +242,9 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		return nil, err
 	}
 	for _, w := range writers {
-		p := Place{Where: stateOf + w, What: "what it derived: the project's partition folded anew from the rest", Count: 1}
+		p := Place{Where: stateOf + w, What: computedAgain, Count: 1}
 		if acks[w] == 0 {
-			p.Count, p.Left = 0, "it has not reported that it dropped the data"
+			p.Count, p.Left = 0, "the stage has not reported that it removed the data"
 		}
 		r.Places = append(r.Places, p)
 	}
@@ -368,8 +371,8 @@ func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]b
 			place.Left = fmt.Sprintf("%d payloads can still be read", n)
 		}
 		r.Places = append(r.Places, place)
-		auditors, err := c.auditorPlaces(ctx, "has signed the ledger including the statement, at which it erases the "+
-			"listed entries", append(earlier, r.Statements...), r.Entry)
+		auditors, err := c.auditorPlaces(ctx, "has signed the log including the statement, so the auditor has "+
+			"erased the listed entries", append(earlier, r.Statements...), r.Entry)
 		if err != nil {
 			return err
 		}

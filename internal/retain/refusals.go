@@ -17,7 +17,7 @@ import (
 const incidentSubject = "lz.live." + streams.SystemProject + ".incident"
 
 // unnamed stands for an auditor of an earlier version, whose refusals do not name it.
-const unnamed = "of an earlier version, which its refusal does not name"
+const unnamed = "without a name (an earlier version, whose refusals do not name it)"
 
 // refusals returns the auditors that refused one of these statements, and each one's reason. entry is the ledger entry
 // of the last statement. An auditor publishes its refusal before the checkpoint that covers the statement, so call this
@@ -61,7 +61,8 @@ func (c *Config) auditorPlaces(ctx context.Context, did string, orders []string,
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		p := Place{Where: "auditor " + id, What: did, Count: 1}
 		if why, ok := refused[id]; ok {
-			p = Place{Where: p.Where, What: "payloads", Left: "it refused the statement, and its log still has them: " + why}
+			p = Place{Where: p.Where, What: "payloads",
+				Left: "the auditor refused the statement, and its log still has the payloads: " + why}
 		}
 		out = append(out, p)
 	}

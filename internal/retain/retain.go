@@ -222,8 +222,8 @@ func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq 
 			}
 		}
 		if len(got) == 0 {
-			return errors.New("the trust file pins no auditor's key, so no auditor would have chained the " +
-				"removed entries")
+			return errors.New("the trust file pins no auditor's key, so no auditor is known to have chained the entries to " +
+				"be removed: pin the key of a running auditor with the role auditor")
 		}
 		if len(behind) == 0 {
 			return nil

@@ -37,7 +37,7 @@ func (c *Config) stateIn(ctx context.Context, signer note.Signer, s streams.Cust
 		return "", 0, err
 	}
 	if strings.ContainsAny(s.Reason, "\n\r") || len(s.Reason) > 500 {
-		return "", 0, errors.New("a reason is one line of at most 500 bytes")
+		return "", 0, errors.New("the reason must be one line of at most 500 bytes")
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	s.ID, s.Issued = now.Format("20060102T150405Z")+"-"+nuid.Next()[14:], now

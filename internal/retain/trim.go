@@ -60,8 +60,8 @@ func (c *Config) PlanTrim(ctx context.Context, before time.Time) (*Trimming, err
 		return nil, err
 	}
 	if len(t.Auditors) == 0 {
-		return nil, errors.New("the trust file pins no auditor's key, so no auditor would have chained the " +
-			"removed entries")
+		return nil, errors.New("the trust file pins no auditor's key, so no auditor is known to have chained the " +
+			"entries to be removed: pin the key of a running auditor with the role auditor")
 	}
 	for name, at := range t.Auditors {
 		if at < t.UpTo {
@@ -239,7 +239,7 @@ func (c *Config) announce(ctx context.Context, js jetstream.JetStream, partition
 		}
 		switch {
 		case err != nil:
-			c.tell("ignored: %v", err)
+			c.tell("ignored the last announcement of a trim, which cannot be read: %v", err)
 		case typ == streams.TypeTrim && partition == 0 && b.Trimmed != r.Trimmed || typ == streams.TypeTrimmed &&
 			b.ID != r.ID:
 			return 0, errors.New("another process is trimming the ledger: try again when it has finished")

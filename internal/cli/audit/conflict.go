@@ -52,7 +52,7 @@ func (s *seen) conflicts(dir string, o chain.Options, vs note.Verifiers, last []
 		case cp.Origin != origin:
 			c.Why = fmt.Sprintf("it is of log %q, but this log is %q", cp.Origin, origin)
 		case cp.Size > l.Head().Size:
-			c.Why = fmt.Sprintf("but this log has only %d leaves", l.Head().Size)
+			c.Why = fmt.Sprintf("this log has only %d leaves", l.Head().Size)
 		case err == nil && root != cp.Root:
 			c.Why = "this log has other entries there"
 		case s.here == nil || file != s.file || own[signerOf(cp.Note)]:
@@ -117,7 +117,7 @@ func printConflicts(w io.Writer, r *verifyReport) {
 	}
 	fmt.Fprintln(w, "  Either this log was truncated or rewritten, or the remembered log is another copy, such as a "+
 		"restored backup that was started in a drill. If you know that other copy, and want this log here on purpose, "+
-		"move these files away (otherwise keep them):")
+		"move these files away:")
 	for _, c := range r.Conflicts {
 		fmt.Fprintln(w, "   ", c.File)
 	}
