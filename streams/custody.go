@@ -174,10 +174,12 @@ func parseCustody(text string) (c Custody, err error) {
 	want := map[string]int{CustodyHeader: 6, CustodyPersonHeader: 9, CustodyForgetHeader: 8,
 		CustodyExpireHeader: 8}[lines[0]]
 	if len(lines) != want {
-		return c, rejectf(CodeCommand,
-			"it does not begin with the header of a statement, or has the wrong number of lines: %q has 6, %q has 9, "+
-				"%q and %q have 8",
-			CustodyHeader, CustodyPersonHeader, CustodyForgetHeader, CustodyExpireHeader)
+		if want == 0 {
+			return c, rejectf(CodeCommand, "the first line is %q, want one of %q, %q, %q and %q", clip(lines[0]),
+				CustodyHeader, CustodyPersonHeader, CustodyForgetHeader, CustodyExpireHeader)
+		}
+		return c, rejectf(CodeCommand, "the statement has %d lines, want %d, because it begins with %q", len(lines), want,
+			lines[0])
 	}
 	switch lines[0] { // lines[0] is the header
 	case CustodyPersonHeader:
@@ -238,7 +240,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 		c.Others = strings.Split(others, ",")
 	}
 	if len(c.Others) > MaxOthers {
-		return fmt.Errorf("others has %d names, at most %d may be listed: write %s for "+
+		return fmt.Errorf("the line others has %d names, at most %d may be listed: write %s for "+
 			"all", len(c.Others), MaxOthers, AllOthers)
 	}
 	if others != AllOthers {
@@ -247,7 +249,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 				return err
 			}
 			if i > 0 && o <= c.Others[i-1] {
-				return fmt.Errorf("the names in others are not in ascending order")
+				return fmt.Errorf("the names in the line others are not in ascending order")
 			}
 		}
 	}
@@ -270,7 +272,8 @@ func (c *Custody) parseProject(upTo, entries string) (err error) {
 	}
 	c.Ranges, err = ParseRanges(entries)
 	if n := len(c.Ranges); err == nil && n > 0 && c.Ranges[n-1].To > c.UpTo {
-		err = fmt.Errorf("entry %d is listed, but up-to is %d", c.Ranges[n-1].To, c.UpTo)
+		err = fmt.Errorf("entry %d is listed, but up-to is %d: listed entries must be at most up-to", c.Ranges[n-1].To,
+			c.UpTo)
 	}
 	return err
 }
@@ -288,8 +291,8 @@ func (c *Custody) parseExpire(before, upTo string) (err error) {
 			clip(c.Project))
 	}
 	if c.Before.After(c.Issued) {
-		return fmt.Errorf("an order to expire ends at %s, which is later than its issue at %s", before,
-			c.Issued.Format(time.RFC3339))
+		return fmt.Errorf("an order to expire must not have a time in before that is later than issued, but before is %s "+
+			"and issued is %s", before, c.Issued.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -227,7 +227,8 @@ var Codes = []CodeDoc{
 		"None."},
 	{CodeDelegated, "delegated",
 		"The action would be held only because of its level. The signed policy allows it by delegation. The text names " +
-			"the ground of the policy and the evidence. A ground need not show that the user wants this action: " +
+			"the ground (the policy's condition that was met) and the evidence. A ground need not show that the user wants " +
+			"this action: " +
 			"nothing-foreign allows every action, as long as the session has only words of the user and the operator.",
 		"None. If the ground is too wide for such actions, give them `require: hold` in the policy, or change the ground."},
 	{CodeSource, "approved source",
@@ -246,8 +247,8 @@ var Codes = []CodeDoc{
 			"deny.",
 		"Slow down, and find out why so many actions are held."},
 	{CodeOver, "over-confident class",
-		"Fewer of the agent's actions in this class succeeded than its confidence said, by more than chance " +
-			"explains. Such actions are held until this changes.",
+		"In this class (the agent's actions under one policy entry), fewer actions succeeded than the agent's stated " +
+			"confidence said, by more than chance explains. Such actions are held until this changes.",
 		"Wait for an approval. Operators: lazaret calibration ls."},
 	{CodeMismatch, "outcome without its action",
 		"An executor (the program that carries out actions) reported an outcome for an action that was never released, " +
@@ -283,10 +284,10 @@ var Codes = []CodeDoc{
 		"The signed statement is not a command that this version supports.",
 		"Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused",
-		"A rule set or policy does not load, or chunks of it are missing.",
+		"A rule set or policy does not load, or parts of the published bundle are missing.",
 		"Run lazaret rules check. The rule set or policy in force stays in force."},
 	{CodeApproval, "approval refused",
-		"A signed resolution failed a check. The text and an alert name the check. The hold is unchanged.",
+		"A signed decision on a hold failed a check. The text and an alert name the check. The hold is unchanged.",
 		"Look at the hold again (lazaret holds show) and sign again, with a pinned key that has the required role."},
 	{CodeBehind, "group not ready",
 		"The policy requires a sentinel group that has not answered the latest decided proposals in this partition. " +
@@ -313,8 +314,8 @@ var Codes = []CodeDoc{
 		"Run lazaret audit verify --ledger to see which entries are missing. Restore the ledger from a backup that " +
 			"has them, or the stage's state from a snapshot that was taken after them (lazaret state restore STAGE)."},
 	{CodeTrimmed, "ledger was trimmed",
-		"One data subject cannot be forgotten: every stage would have to fold the project again without it, and the " +
-			"entries that this needs have been trimmed.",
+		"One data subject cannot be forgotten: every stage would have to compute the project's state again without " +
+			"this person's entries, and the entries that this needs have been trimmed.",
 		"Forget the whole project (lazaret audit forget --subject PROJECT). Next time, forget a data subject before " +
 			"trimming."},
 	{CodeNoEntry, "no such entry",

@@ -47,8 +47,8 @@ func (e *Outcome) check(Address) error {
 			strings.Join(beliefs.OutcomeStatuses, ", "))
 	}
 	if len(e.Sources) > 0 && e.Status != StatusAnswer {
-		return rejectf(CodeInvalid, "sources are for an outcome of status %q, this one's is %q", StatusAnswer,
-			clip(e.Status))
+		return rejectf(CodeInvalid, "only an outcome of status %q may have sources, but this outcome's status is %q",
+			StatusAnswer, clip(e.Status))
 	}
 	if err := refs("sources", e.Sources); err != nil {
 		return err

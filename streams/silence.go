@@ -30,7 +30,7 @@ func (s *Silence) Check(now time.Time) error {
 	}
 	if s.Ends != "" {
 		if *s != (Silence{By: s.By, Ends: s.Ends}) {
-			return errors.New("an entry that ends a silence has no other fields")
+			return errors.New("an entry that ends a silence must have no fields but by and ends")
 		}
 		return cmp.Or(CheckID("id of the silence", s.Ends), checkLine("by", s.By))
 	}
@@ -38,7 +38,7 @@ func (s *Silence) Check(now time.Time) error {
 		return errors.New("a silence needs an owner, whom others can ask about it, and a reason")
 	}
 	if !s.Expires.After(now) || s.Expires.After(now.Add(MaxSilence)) {
-		return fmt.Errorf("a silence expires within %d days from now", MaxSilence/(24*time.Hour))
+		return fmt.Errorf("a silence must expire within %d days from now", MaxSilence/(24*time.Hour))
 	}
 	if err := CheckID("rule", s.Rule); err != nil {
 		return err

@@ -178,7 +178,7 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 			x.do()
 			switch x.dir {
 			case "":
-				if out := a.expect(cli.ExitNegative, "FAILED"); !strings.Contains(out, "on purpose, move these files away") {
+				if out := a.expect(cli.ExitNegative, "FAILED"); !strings.Contains(out, "on purpose, move these files away:") {
 					t.Errorf("it does not say what it was held against:\n%s", out)
 				} else if !strings.Contains(out, x.says) {
 					t.Errorf("it does not say %q:\n%s", x.says, out)

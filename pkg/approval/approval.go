@@ -150,7 +150,7 @@ func (s *Statement) check() error {
 
 func (s *Statement) checkLevels() error {
 	if len(s.Levels) > 0 && s.Decision != Approve {
-		return refuse(CheckForm, "a rejection gives no levels")
+		return refuse(CheckForm, "a rejection must not give levels")
 	}
 	for tool, level := range s.Levels {
 		if len(level) != 2 || level[0] != 'L' || level[1] < '0' || level[1] > '4' {
@@ -169,20 +169,20 @@ func (s *Statement) checkSource() error {
 	x := s.Source
 	if x == nil {
 		if s.Decision == Withdraw {
-			return refuse(CheckForm, "a withdrawal names the source")
+			return refuse(CheckForm, "a withdrawal must name the source")
 		}
 		return nil
 	}
 	switch {
 	case s.Decision == Reject:
-		return refuse(CheckForm, "a rejection approves no source")
+		return refuse(CheckForm, "a rejection must not approve a source")
 	case !strings.HasPrefix(x.Digest, digestPrefix) || !isHex(x.Digest[len(digestPrefix):], 64):
 		return refuse(CheckForm, "the source's digest %q is not %s and 32 bytes in lower-case hex", clip(x.Digest),
 			digestPrefix)
 	case x.Session == "":
-		return refuse(CheckForm, "the session must be named for which the source is approved")
+		return refuse(CheckForm, "an approval of a source must name the session that it is for")
 	case s.Decision == Withdraw && (x.Actions != 0 || !x.Expires.IsZero()):
-		return refuse(CheckForm, "a withdrawal has no number of actions and no expiry of the source")
+		return refuse(CheckForm, "a withdrawal must not give a number of actions or an expiry of the source")
 	case s.Decision == Withdraw:
 		return nil
 	case x.Actions < 1:
@@ -311,7 +311,7 @@ func (by *signer) count() (passkey bool, counter uint32) {
 func grown(name string, passkey bool, counter, before uint32) error {
 	if passkey && (counter > 0 || before > 0) && counter <= before {
 		return refuse(CheckCounter,
-			"the passkey %q counts %d signatures, and %d were counted before: it may have been copied",
+			"the passkey %q counts %d signatures, but it had counted %d before: it may have been copied",
 			name, counter, before)
 	}
 	return nil
@@ -360,10 +360,10 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 			why = keys.ExplainAssertion(pin.Key, msg)
 		}
 		if why != "" {
-			return "", by, refuse(CheckSignature, "the assertion of passkey %q is not valid for what is said: %s",
+			return "", by, refuse(CheckSignature, "the assertion of passkey %q is not valid for the signed text: %s",
 				clip(invalid.Name), strings.ToValidUTF8(why[:min(len(why), 300)], ""))
 		}
-		return "", by, refuse(CheckSignature, "the signature of key %q does not fit what is said", clip(invalid.Name))
+		return "", by, refuse(CheckSignature, "the signature of key %q is not valid for the signed text", clip(invalid.Name))
 	case err != nil:
 		return "", by, refuse(CheckForm, "it is not a signed note: %v", err)
 	}
@@ -432,7 +432,7 @@ type Case struct {
 func (s *Signed) Judge(c *Case) error {
 	switch {
 	case s.Project != c.Project || s.Hold != c.Hold || c.Hold == "":
-		return refuse(CheckHold, "it is for hold %s of project %s", clip(s.Hold), clip(s.Project))
+		return refuse(CheckHold, "it is for another hold: %s of project %s", clip(s.Hold), clip(s.Project))
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each resolution counts once")
 	}
@@ -440,7 +440,7 @@ func (s *Signed) Judge(c *Case) error {
 		return err
 	}
 	if !c.Open {
-		return refuse(CheckSettled, "the hold is %s", c.State)
+		return refuse(CheckSettled, "the hold is not open any more, but %s", c.State)
 	}
 	if err := inTime(s.Expires, c.Now); err != nil {
 		return err
@@ -456,11 +456,11 @@ func (s *Signed) Judge(c *Case) error {
 	}
 	switch {
 	case s.Pin.Agent != "" && s.Pin.Agent == c.Project+"/"+c.Agent:
-		return refuse(CheckSelf, "key %q belongs to agent %s, which asked for it", s.Signer, s.Pin.Agent)
+		return refuse(CheckSelf, "key %q belongs to agent %s, which proposed the held action itself", s.Signer, s.Pin.Agent)
 	case s.Action != c.Action:
-		return refuse(CheckAction, "it is for the action %s, the hold's is %s", s.Action, c.Action)
+		return refuse(CheckAction, "it is for the action %s, but the hold's action is %s", s.Action, c.Action)
 	case s.Revision != c.Revision:
-		return refuse(CheckRevision, "it is for revision %s, the hold has revision %s: look at its reasons again",
+		return refuse(CheckRevision, "it is for revision %s, but the hold now has revision %s: look at its reasons again",
 			clip(s.Revision), c.Revision)
 	}
 	return nil

@@ -154,7 +154,7 @@ type BeliefCase struct {
 func (s *SignedBelief) Judge(c *BeliefCase) error {
 	switch {
 	case s.Project != c.Project || s.Belief != c.Belief || c.Belief == "":
-		return refuse(CheckBelief, "it is for belief %s of project %s", clip(s.Belief), clip(s.Project))
+		return refuse(CheckBelief, "it is for another belief: %s of project %s", clip(s.Belief), clip(s.Project))
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each attestation counts once")
 	}
@@ -168,11 +168,11 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 	case !s.Person(c.Role) && !(s.Decision == Confirm && slices.Contains(s.Pin.Roles, keys.RoleProbe)):
 		return refuse(CheckRole, "key %q lacks the role %s", s.Signer, c.Role)
 	case s.Pin.Agent != "" && s.Pin.Agent == c.Project+"/"+c.Agent:
-		return refuse(CheckSelf, "key %q belongs to agent %s, which wrote it", s.Signer, s.Pin.Agent)
+		return refuse(CheckSelf, "key %q belongs to agent %s, which wrote the belief itself", s.Signer, s.Pin.Agent)
 	case s.Content != c.Content:
-		return refuse(CheckContent, "it is for content %s, the belief's is %s", s.Content, c.Content)
+		return refuse(CheckContent, "it is for content %s, but the belief's content is %s", s.Content, c.Content)
 	case s.Revision != c.Revision:
-		return refuse(CheckRevision, "it is for revision %s, the belief has revision %s: look at it again",
+		return refuse(CheckRevision, "it is for revision %s, but the belief now has revision %s: look at the belief again",
 			clip(s.Revision), c.Revision)
 	}
 	return nil

@@ -155,7 +155,7 @@ func (o *Order) check() error {
 func (o *Order) checkParts() error {
 	only := func(have bool, on ...Do) error {
 		if have && !slices.Contains(on, o.Do) {
-			return refuse(CheckForm, "%s says more than it may", o.Do)
+			return refuse(CheckForm, "the order %s has a field that only other orders may have", o.Do)
 		}
 		return nil
 	}
@@ -175,11 +175,11 @@ func (o *Order) checkParts() error {
 	case o.Subject() == "":
 		return refuse(CheckForm, "the incident or restore point must be named")
 	case o.Do == OpenIncident && o.Incident != IncidentID(o.Nonce):
-		return refuse(CheckForm, "a new incident is named %s after its nonce", IncidentID(o.Nonce))
+		return refuse(CheckForm, "the id of the new incident must be %s, which is made from the nonce", IncidentID(o.Nonce))
 	case o.Do == OpenIncident && o.Title == "":
 		return refuse(CheckForm, "an incident needs a title")
 	case o.Do == AddEvidence && len(o.Finding) == 0:
-		return refuse(CheckForm, "there is no evidence in it")
+		return refuse(CheckForm, "the order has no evidence: name some")
 	case o.Do == QuarantineIncident && o.Scope.Empty():
 		return refuse(CheckForm, "name beliefs, a source, a session, an agent, a tool, or a time")
 	case o.Do == Disclose && (o.Recall == nil || len(o.Recall.Beliefs) == 0 && o.Recall.Key+o.Recall.Query == ""):
@@ -191,7 +191,7 @@ func (o *Order) checkParts() error {
 	case o.Do == Disclose && o.Reason == "":
 		return refuse(CheckForm, "a privileged recall needs a reason")
 	case o.Do == CloseIncident && o.Reason == "":
-		return refuse(CheckForm, "an incident is closed with a report: say what was found and done")
+		return refuse(CheckForm, "an order that closes an incident needs a report as its reason: say what was found and done")
 	}
 	if o.Do == OpenIncident {
 		if _, err := beliefs.ParseSeverity(o.Severity); err != nil {
@@ -240,7 +240,7 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 	may := func(r keys.Role) bool { return r == role || slices.Contains(orders[s.Do], r) }
 	switch {
 	case s.Project != c.Project:
-		return refuse(CheckOrder, "it is for project %s", clip(s.Project))
+		return refuse(CheckOrder, "it is for another project: %s", clip(s.Project))
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each order counts once")
 	}
@@ -249,7 +249,7 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 	}
 	switch {
 	case !slices.ContainsFunc(s.Pin.Roles, may):
-		return refuse(CheckRole, "key %q has %v: %s takes %v", s.Signer, s.Pin.Roles, s.Do,
+		return refuse(CheckRole, "key %q has the roles %v, but %s needs one of %v", s.Signer, s.Pin.Roles, s.Do,
 			append([]keys.Role{role}, orders[s.Do]...))
 	case strings.HasPrefix(s.Pin.Agent, c.Project+"/") && !slices.Contains(orders[s.Do], keys.RoleProbe):
 		return refuse(CheckSelf, "key %q belongs to agent %s of the project, so it may not sign %s", s.Signer,

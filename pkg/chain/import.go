@@ -86,7 +86,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 			return fmt.Errorf("leaves from %d: %w", at, err)
 		}
 		if int64(len(leaves)) != min(view.Size-at, TileWidth) {
-			return fmt.Errorf("the bundle of leaves from %d has %d", at, len(leaves))
+			return fmt.Errorf("the bundle of leaves from %d has %d leaves, want %d", at, len(leaves),
+				min(view.Size-at, TileWidth))
 		}
 		for _, raw := range leaves {
 			leaf, err := DecodeLeaf(raw)

@@ -143,14 +143,14 @@ func OpenSigned(cp []byte, trusted note.Verifiers, handovers [][]byte) (Checkpoi
 func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 	r := &SpanReader{span: *s, prev: s.Prev, next: s.Next}
 	if s.From < 0 || s.From >= s.To {
-		return nil, fmt.Errorf("a span from %d to %d", s.From, s.To)
+		return nil, fmt.Errorf("the span is from %d to %d, but its end must be above its beginning", s.From, s.To)
 	}
 	var err error
 	if r.after, err = OpenSigned(s.After, trusted, s.Handovers); err != nil {
 		return nil, fmt.Errorf("the checkpoint: %w", err)
 	}
 	if r.after.Size != s.To {
-		return nil, fmt.Errorf("the checkpoint is of %d leaves, the span ends at %d", r.after.Size, s.To)
+		return nil, fmt.Errorf("the checkpoint is of %d leaves, but the span ends at %d", r.after.Size, s.To)
 	}
 	rest := s.Edge
 	for level := 63; level >= 0; level-- {
@@ -158,12 +158,12 @@ func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 			continue
 		}
 		if len(rest) == 0 {
-			return nil, fmt.Errorf("the edge has %d hashes, a tree of %d has more", len(s.Edge), s.From)
+			return nil, fmt.Errorf("the edge has %d hashes, but that of a tree of %d has more", len(s.Edge), s.From)
 		}
 		r.edge.at[level], rest = rest[0], rest[1:]
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("the edge has %d hashes, a tree of %d has fewer", len(s.Edge), s.From)
+		return nil, fmt.Errorf("the edge has %d hashes, but that of a tree of %d has fewer", len(s.Edge), s.From)
 	}
 	r.edge.size = s.From
 	if s.From > 0 {
@@ -172,10 +172,10 @@ func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 			return nil, fmt.Errorf("the earlier checkpoint: %w", err)
 		}
 		if before.Origin != r.after.Origin {
-			return nil, fmt.Errorf("the checkpoints are of %q and %q", before.Origin, r.after.Origin)
+			return nil, fmt.Errorf("the checkpoints are of different logs, %q and %q", before.Origin, r.after.Origin)
 		}
 		if before.Size != s.From || before.Root != r.edge.root() {
-			return nil, fmt.Errorf("the earlier checkpoint has %d leaves, and its root is not the one that the edge gives",
+			return nil, fmt.Errorf("the earlier checkpoint has %d leaves, but its size or its root is not that of the edge",
 				before.Size)
 		}
 	}

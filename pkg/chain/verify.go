@@ -251,7 +251,8 @@ func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	if whole {
 		v.keys()
 	} else {
-		v.skip("leaves outside %d to %d: only the hashes of their tiles were used, and checkpoints between", from, to-1)
+		v.skip("leaves outside %d to %d, of which only the hashes of their tiles were used, and checkpoints between these "+
+			"leaves", from, to-1)
 	}
 	v.strangers()
 	v.heads(cps, roots, whole)
@@ -492,8 +493,8 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 	}
 	if whole && v.rep.FirstBad < 0 && want.Size > 0 && (want.LastTime.UnixNano() != v.time.UnixNano() ||
 		!v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {
-		v.bad(want.Size-1, "the head record has a last entry at %s and a ledger created at %s, which differs from the "+
-			"leaves", want.LastTime, want.Epoch)
+		v.bad(want.Size-1, "the head record has a last entry at %s and a ledger created at %s, but the leaves have other "+
+			"times", want.LastTime, want.Epoch)
 	}
 	// If a leaf could not be read, verification stopped there. Later checkpoints are not compared.
 	stopped := whole && v.rep.FirstBad >= 0 && v.rep.Size < want.Size

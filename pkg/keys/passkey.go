@@ -67,18 +67,18 @@ func (p *Passkey) check() error {
 		return errors.New("its public key is not of ES256 or EdDSA, in canonical CBOR")
 	}
 	if p.RP == "" || len(p.Origins) == 0 || len(p.Origins) > maxOrigins {
-		return fmt.Errorf("it needs a relying party and 1 to %d origins", maxOrigins)
+		return fmt.Errorf("it needs a relying party and 1 to %d web origins", maxOrigins)
 	}
 	for i, o := range p.Origins {
 		u, err := url.Parse(o)
 		if err != nil || u.Scheme+"://"+u.Host != o || u.Hostname() != p.RP && !strings.HasSuffix(u.Hostname(), "."+p.RP) {
-			return fmt.Errorf("origin %q is not SCHEME://HOST[:PORT] at %s or below it", o, p.RP)
+			return fmt.Errorf("web origin %q is not SCHEME://HOST[:PORT], with the host %s or one below it", o, p.RP)
 		}
 		if u.Scheme != "https" && (u.Scheme != "http" || p.RP != "localhost") {
-			return fmt.Errorf("origin %q is not https", o)
+			return fmt.Errorf("web origin %q is not https", o)
 		}
 		if slices.Contains(p.Origins[:i], o) {
-			return fmt.Errorf("origin %q is listed twice", o)
+			return fmt.Errorf("web origin %q is listed twice", o)
 		}
 	}
 	return nil

@@ -173,8 +173,8 @@ func (t *Trust) Add(p Pin) error {
 	}
 	if p.ReplacedAt != nil {
 		if *p.ReplacedAt < 0 || !slices.Contains(p.Roles, RoleAuditor) {
-			return fmt.Errorf("key %s: replaced_at is %d: it is a number of leaves, for a key with the role %s", v.Name(),
-				*p.ReplacedAt, RoleAuditor)
+			return fmt.Errorf("key %s: replaced_at is %d, but it must be a number of leaves, and only a key with the role %s "+
+				"may have it", v.Name(), *p.ReplacedAt, RoleAuditor)
 		}
 		v = replaced{v, *p.ReplacedAt}
 	}

@@ -92,7 +92,7 @@ const AcceptedEntry = "accepted"
 // counts only if nothing else set the level.
 func (p *Policy) Class(k Call) Class {
 	if len(k.Tool) > MaxTool {
-		return unmatched(fmt.Sprintf("the tool's name has %d bytes, at most %d are looked at", len(k.Tool), MaxTool))
+		return unmatched(fmt.Sprintf("the tool's name has %d bytes, but the policy reads at most %d", len(k.Tool), MaxTool))
 	}
 	var (
 		norm  [96]byte
@@ -182,7 +182,7 @@ func (c *Class) accept(l beliefs.Level) {
 	c.Level, c.Entry, c.Floor, c.explicit = l, AcceptedEntry, Floor(l), true
 	if c.Floor > streams.Allow {
 		c.Reasons = append(c.Reasons, streams.Reason{Code: streams.CodeFloor, Verdict: c.Floor,
-			Text: fmt.Sprintf("%s, %s: so it was accepted", l, meaning(l))})
+			Text: fmt.Sprintf("%s, %s: the level that a person accepted for this tool", l, meaning(l))})
 	}
 }
 
@@ -195,7 +195,8 @@ func (c *Class) join(e *entry, failed error) {
 		floor = floor.Join(Floor(level))
 		reason = streams.Reason{
 			Code: streams.CodeFloor, Verdict: floor,
-			Text: fmt.Sprintf("policy entry %s counts as met at %s: its condition failed: %v", e.name, level, failed),
+			Text: fmt.Sprintf("policy entry %s counts as met at %s: its condition cannot be evaluated: %v", e.name, level,
+				failed),
 		}
 	}
 	if c.Entry == "" || level > c.Level || level == c.Level && e.name < c.Entry {

@@ -144,9 +144,10 @@ func Compile(name string, src []byte) (*Policy, error) {
 		}
 		if e.level < beliefs.L4 {
 			return nil, y.Errorf([]any{Otherwise, "level"},
-				"the level of otherwise is %s, want at least L4: a tool without an entry must not be allowed", e.level)
+				"the level of `otherwise` is %s, want at least L4: a tool without an entry must not be allowed", e.level)
 		}
-		e.reason.Text = fmt.Sprintf("%s: no entry of the policy is for this tool, so its otherwise applies", e.level)
+		e.reason.Text = fmt.Sprintf("%s: no entry of the policy is for this tool, so the policy's `otherwise` applies",
+			e.level)
 		p.otherwise = &e
 	}
 	return p, nil
@@ -165,7 +166,7 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 		return at("mode", "mode %q is unknown: use enforce or learn", doc.Mode)
 	}
 	if doc.Groups == nil {
-		return at("groups", "groups is missing: list the sentinel groups that must assess every proposal")
+		return at("groups", "`groups` is missing: list the sentinel groups that must assess every proposal")
 	}
 	if len(*doc.Groups) > MaxGroups {
 		return at("groups", "%d groups are too many, at most %d are possible", len(*doc.Groups), MaxGroups)
@@ -258,7 +259,8 @@ func compileGroup(y *strictyaml.Document, path []any, t groupText) (g Group, err
 		g.OnDemand = true
 	default:
 		return g, y.Errorf(append(slices.Clip(path), "for"),
-			"for of group %s is %q: use all, or entries for those proposals whose entry names it", g.Name, t.For)
+			"`for` of group %s is %q: use `all`, or `entries` for only the proposals whose policy entry names the group",
+			g.Name, t.For)
 	}
 	return g, nil
 }
@@ -321,7 +323,7 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 			return at("name", "%w", err)
 		}
 		if t.Name == Otherwise {
-			return at("name", "an entry cannot be named %s: otherwise is a key of its own, next to tools", Otherwise)
+			return at("name", "an entry cannot be named %s: `otherwise` is a key of its own, next to `tools`", Otherwise)
 		}
 		if names[t.Name] {
 			return at("name", "entry %q is listed twice", t.Name)
@@ -333,18 +335,19 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 		}
 		hasVerbs := len(t.Verbs)+len(t.Ambiguous) > 0
 		if len(t.Objects) > 0 && !hasVerbs {
-			return at("objects", "objects need verbs: add the verbs that the entry is for")
+			return at("objects", "`objects` need `verbs`: add the verbs that the entry is for")
 		}
 		if len(t.Tools) == 0 && !hasVerbs {
 			if t.When == "" {
-				return at("name", "entry %q is for no tool: add tools, verbs or when", t.Name)
+				return at("name", "entry %q matches no tool: add `tools`, `verbs` or `when`", t.Name)
 			}
 			e.anyTool = true
 		}
 		e.needsObject = len(t.Objects) > 0
 		if e.of = t.Of; e.of != "" {
 			if len(t.Tools) == 0 || hasVerbs {
-				return at("of", "entry %q is for tools of %s: list them under tools, without verbs or ambiguous", t.Name, t.Of)
+				return at("of", "entry %q has `of: %s`: list the tools of this catalogue under `tools`, without `verbs` or "+
+					"`ambiguous`", t.Name, t.Of)
 			}
 			if err := streams.CheckID("of", e.of); err != nil {
 				return at("of", "%w", err)
@@ -380,7 +383,7 @@ func (p *Policy) entryDemands(y *strictyaml.Document, path []any, e *entry, t *e
 		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name })
 		if at < 0 {
 			return y.Errorf(append(slices.Clip(path), "groups", i),
-				"entry %s requires group %q, which is not in the policy's groups", t.Name, name)
+				"entry %s requires group %q, which is not in the policy's `groups`", t.Name, name)
 		}
 		e.groups |= 1 << at
 	}
@@ -406,12 +409,12 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 	if t.Require != "" {
 		v, err := streams.ParseVerdict(t.Require)
 		if err != nil {
-			return e, at("require", "require of %s: %w", name, err)
+			return e, at("require", "`require` of %s: %w", name, err)
 		}
 		if v < e.floor {
 			return e, at("require",
-				"require of %s is %s, which is milder than %s, the verdict of its level %s: require can only raise it", name,
-				v, e.floor, e.level)
+				"`require` of %s is %s, which is milder than %s, the verdict of its level %s: `require` can only make the verdict "+
+					"stricter", name, v, e.floor, e.level)
 		}
 		if v > e.floor {
 			why = fmt.Sprintf("policy entry %s (%s) requires %s", name, e.level, v)

@@ -121,20 +121,20 @@ func compileContextConditions(y *strictyaml.Document, path []any, texts []contex
 			c.ContextOnly = true
 		default:
 			return nil, y.Errorf(at(i, "otherwise"),
-				"otherwise of condition %s is %q: use refuse or context_only", t.Name, t.Otherwise)
+				"`otherwise` of condition %s is %q: use refuse or context_only", t.Name, t.Otherwise)
 		}
 		ast, issues := env.Compile(t.Require)
 		if err := issues.Err(); err != nil {
-			return nil, y.Errorf(at(i, "require"), "require of condition %s: %w", t.Name,
+			return nil, y.Errorf(at(i, "require"), "`require` of condition %s: %w", t.Name,
 				errors.New(strings.TrimSpace(strings.ReplaceAll(err.Error(), "<input>:", ""))))
 		}
 		if !ast.OutputType().IsExactType(cel.BoolType) {
 			return nil, y.Errorf(at(i, "require"),
-				"require of condition %s is of type %s, want bool: compare it with something", t.Name, ast.OutputType())
+				"`require` of condition %s is of type %s, want bool: add a comparison", t.Name, ast.OutputType())
 		}
 		prg, err := env.Program(ast, cel.CostLimit(conditionCost))
 		if err != nil {
-			return nil, y.Errorf(at(i, "require"), "require of condition %s: %w", t.Name, err)
+			return nil, y.Errorf(at(i, "require"), "`require` of condition %s: %w", t.Name, err)
 		}
 		c.Holds = func(s beliefs.Subject) (bool, error) {
 			v, _, err := prg.Eval(contextSubject{&s})

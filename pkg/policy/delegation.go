@@ -75,7 +75,7 @@ func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delega
 			return nil, at("name", "ground %q is listed twice", t.Name)
 		}
 		if t.When == "" {
-			return nil, at("name", "ground %q has no condition: add when", t.Name)
+			return nil, at("name", "ground %q has no condition: add `when`", t.Name)
 		}
 		env, err := delegationEnv()
 		if err != nil {

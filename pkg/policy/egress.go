@@ -78,10 +78,10 @@ func (p *Policy) compileEgress(y *strictyaml.Document, t *egressText) (err error
 	case "deny":
 		g.unlisted = streams.Deny
 	default:
-		return at("unlisted", "unlisted is %q: use hold or deny", t.Unlisted)
+		return at("unlisted", "`unlisted` is %q: use hold or deny", t.Unlisted)
 	}
 	if t.Unlisted != "" && !g.listed {
-		return at("unlisted", "unlisted needs an allow-list: add allow")
+		return at("unlisted", "`unlisted` needs an allow-list: add `allow`")
 	}
 	switch t.Private {
 	case "", "deny":
@@ -90,12 +90,12 @@ func (p *Policy) compileEgress(y *strictyaml.Document, t *egressText) (err error
 	case "allow":
 		g.private = streams.Allow
 	default:
-		return at("private", "private is %q: use deny, hold or allow", t.Private)
+		return at("private", "`private` is %q: use deny, hold or allow", t.Private)
 	}
 	if t.Content != nil {
 		for i, w := range *t.Content {
 			if err := checkWord(w); err != nil {
-				return y.Errorf([]any{"egress", "content", i}, "content: %w", err)
+				return y.Errorf([]any{"egress", "content", i}, "`content`: %w", err)
 			}
 		}
 		g.content = contentWords(*t.Content)

@@ -92,7 +92,7 @@ func (p *Policy) Explain(tool string, args, annotations []byte, project, agent s
 			if m.Met = met || err != nil; err != nil {
 				m.Level = max(m.Level, beliefs.L4)
 				m.Verdict = m.Verdict.Join(Floor(m.Level))
-				m.Error = "counts as met, because it failed: " + err.Error()
+				m.Error = "counts as met, because it cannot be evaluated: " + err.Error()
 			}
 		}
 		x.Matches = append(x.Matches, m)

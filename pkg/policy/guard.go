@@ -56,7 +56,7 @@ func (p *Policy) Guard(c Class, args []byte) Class {
 		}
 	}
 	if p.egress.listed && !seen && c.Has(EffectEgress) {
-		add(streams.CodeEgress, p.egress.unlisted, "it lets data out, and where to cannot be seen in its arguments")
+		add(streams.CodeEgress, p.egress.unlisted, "it sends data out, but its arguments do not show where to")
 	}
 	for i := range p.protected {
 		x := &p.protected[i]
@@ -69,7 +69,7 @@ func (p *Policy) Guard(c Class, args []byte) Class {
 		}
 	}
 	if a.unread && (r == reachAll || len(p.protected) > 0) {
-		add(streams.CodeEgress, streams.Hold, "its arguments name more than is looked at, or cannot be taken apart")
+		add(streams.CodeEgress, streams.Hold, "its arguments are not JSON, or larger or more complex than the policy can check")
 	}
 	return c
 }

@@ -95,7 +95,8 @@ func (p *Policy) compileMemory(y *strictyaml.Document, t *memoryText) error {
 	}
 	for i, w := range t.Writable {
 		if len(w.Categories) == 0 {
-			return at("it names no categories: list the categories that may be written, or \"*\" for any", nil, "writable", i)
+			return at("this entry of `writable` names no categories: list the categories that may be written, or \"*\" for any",
+				nil, "writable", i)
 		}
 		for j, c := range w.Categories {
 			w.Categories[j] = strings.ToLower(c)
@@ -148,10 +149,10 @@ func (m *memory) compileRecords(y *strictyaml.Document, tools []string) error {
 	}
 	for i, tool := range tools {
 		if strings.Trim(tool, "*?._-/: ") == "" {
-			return y.Errorf([]any{"memory", "records", i}, "records must not name every tool: list the tools")
+			return y.Errorf([]any{"memory", "records", i}, "`records` must not name every tool: list the tools")
 		}
 		if err := m.records.addPattern(tool, 0); err != nil {
-			return y.Errorf([]any{"memory", "records", i}, "records: %w", err)
+			return y.Errorf([]any{"memory", "records", i}, "`records`: %w", err)
 		}
 	}
 	return nil
@@ -196,7 +197,7 @@ func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) 
 		x := Promotion{Name: t.Name, Owner: t.Owner, Reason: t.Reason, Sources: 1}
 		if t.Sources != nil {
 			if x.Sources = *t.Sources; x.Sources < 1 || x.Sources > maxSources {
-				return at("sources", "sources is %d, want 1 to %d", x.Sources, maxSources)
+				return at("sources", "`sources` of promotion %s is %d, want 1 to %d", t.Name, x.Sources, maxSources)
 			}
 		}
 		for _, c := range t.Categories {

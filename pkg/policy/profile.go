@@ -60,7 +60,7 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 			return nil, at("name", "profile %q is listed twice", t.Name)
 		}
 		if len(t.Server) == 0 || len(t.Command) == 0 {
-			return nil, at("name", "profile %s needs server and command: the server's own name alone is not evidence",
+			return nil, at("name", "profile %s needs `server` and `command`: the server's own name alone is not evidence",
 				t.Name)
 		}
 		p := Profile{Name: t.Name, Servers: t.Server, Commands: t.Command, tools: make(map[string]profiled)}
@@ -70,7 +70,8 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 				return nil, y.Errorf([]any{"profiles", i, "tools", j, "level"}, "level of %v is %q: use L0 to L4", x.Tools, x.Level)
 			}
 			if strings.TrimSpace(x.Because) == "" {
-				return nil, y.Errorf([]any{"profiles", i, "tools", j}, "%v have no reason: add the field because", x.Tools)
+				return nil, y.Errorf([]any{"profiles", i, "tools", j}, "the tools %v have no reason: add the field `because`",
+					x.Tools)
 			}
 			for _, name := range x.Tools {
 				if _, twice := p.tools[name]; twice || name == "" {

@@ -42,7 +42,7 @@ func (p *Policy) Propose(t Offered, profile *ProfileMatch) Proposal {
 	}
 	known := c.Entry != Otherwise && !c.Unmatched()
 	if known {
-		out.From, out.Because = "words", fmt.Sprintf("its name reads so (%s)", c.Entry)
+		out.From, out.Because = "words", fmt.Sprintf("its name has words of policy entry %s", c.Entry)
 	} else {
 		out.Level, out.From, out.Because = beliefs.L4, "nothing", "nothing says what it does"
 	}
@@ -106,10 +106,10 @@ func (x *Proposal) schema(schema []byte) {
 		case "command", "cmd", "script", "code", "shell", "sql", "javascript":
 			x.raise(beliefs.L4, "words", "it takes an argument "+name+", which may run anything")
 		case "url", "uri", "host", "endpoint":
-			x.raise(beliefs.L2, "words", "it takes an argument "+name+", so that an outsider may learn of the call")
+			x.raise(beliefs.L2, "words", "it takes an argument "+name+", so an outsider may learn of the call")
 		case "recipient", "recipients", "to", "cc", "bcc", "email", "phone", "iban":
 			if x.Level > beliefs.L1 {
-				x.raise(beliefs.L4, "words", "it takes an argument "+name+", so that it may reach somebody")
+				x.raise(beliefs.L4, "words", "it takes an argument "+name+", so it may reach another person")
 			}
 		}
 	}

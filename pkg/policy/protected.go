@@ -34,7 +34,8 @@ type protected struct {
 
 func (p *Policy) compileProtected(y *strictyaml.Document, texts []protectedText) error {
 	if len(texts) > maxProtected {
-		return y.Errorf([]any{"protected"}, "%d are too many, at most %d are possible", len(texts), maxProtected)
+		return y.Errorf([]any{"protected"}, "%d entries of `protected` are too many, at most %d are possible", len(texts),
+			maxProtected)
 	}
 	for i, t := range texts {
 		at := func(key string, format string, args ...any) error {
@@ -70,7 +71,7 @@ func (p *Policy) compileProtected(y *strictyaml.Document, texts []protectedText)
 		case "hold":
 			r.require = streams.Hold
 		default:
-			return at("require", "require of %s is %q: use hold or deny", t.Name, t.Require)
+			return at("require", "`require` of %s is %q: use hold or deny", t.Name, t.Require)
 		}
 		p.protected = append(p.protected, r)
 	}

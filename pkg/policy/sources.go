@@ -77,7 +77,7 @@ func (s *Sources) Covers(r *streams.Reason) bool {
 func (c Class) Uncovered(tool string) string {
 	switch {
 	case tool == streams.ApproveTools, tool == streams.RegisterPrompt:
-		return "it changes what the agent is"
+		return "it changes the agent's tools or prompt"
 	case c.Level > beliefs.L4:
 		return "its level is " + c.Level.String()
 	case c.insists:

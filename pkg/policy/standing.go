@@ -69,7 +69,7 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 		}
 		x := Standing{Name: t.Name, Owner: t.Owner, Reason: t.Reason, projects: t.Projects, agents: t.Agents}
 		if x.Until, err = time.Parse(time.RFC3339, t.Until); err != nil {
-			return s, at("until", "until of %s is %q: write the end of the permission, such as 2026-12-31T00:00:00Z",
+			return s, at("until", "`until` of %s is %q: write the end of the permission, such as 2026-12-31T00:00:00Z",
 				t.Name, t.Until)
 		}
 		if t.When != "" {

@@ -57,7 +57,7 @@ func compileSignal(s *compiled.Scope, d *strictyaml.Document, file string, i int
 		return nil
 	}
 	if doc.Doc == "" {
-		c.at([]any{"name"}, "signal %q needs doc: the meaning of its value", doc.Name)
+		c.at([]any{"name"}, "signal %q needs `doc`: the meaning of its value", doc.Name)
 	}
 	here := d.Errorf([]any{"signals", i, "name"}, "")
 	if place, ok := places[out.Name]; ok {
@@ -67,14 +67,14 @@ func compileSignal(s *compiled.Scope, d *strictyaml.Document, file string, i int
 	}
 	places[out.Name] = fmt.Sprintf("%s:%d:%d", file, here.Line, here.Column)
 	if s.Vars.Has(out.Name) {
-		c.at([]any{"name"}, "%s is defined already, which every pack has: give this one another name", out.Name)
+		c.at([]any{"name"}, "%s is defined already, as a built-in signal: give this one another name", out.Name)
 		return nil
 	}
 	switch {
 	case doc.Count != nil && doc.Distinct == nil && doc.Sequence == nil:
 		c.counted("count", doc.Count)
 		if doc.Count.Value != "" {
-			c.at([]any{"count", "value"}, "count takes no value: use distinct to count different values")
+			c.at([]any{"count", "value"}, "`count` takes no `value`: use `distinct` to count different values")
 		}
 	case doc.Distinct != nil && doc.Count == nil && doc.Sequence == nil:
 		out.Distinct = true
@@ -83,7 +83,7 @@ func compileSignal(s *compiled.Scope, d *strictyaml.Document, file string, i int
 	case doc.Sequence != nil && doc.Count == nil && doc.Distinct == nil:
 		c.sequence(doc.Sequence)
 	default:
-		c.at([]any{"name"}, "signal %q needs one of count, distinct and sequence", doc.Name)
+		c.at([]any{"name"}, "signal %q needs exactly one of `count`, `distinct` and `sequence`", doc.Name)
 	}
 	if len(*bad) > n {
 		return nil
@@ -98,7 +98,7 @@ func compileSignal(s *compiled.Scope, d *strictyaml.Document, file string, i int
 func (c *signalCompiler) compile(path []any, src string, want *cel.Type, required bool) *compiled.Expr {
 	if src == "" {
 		if required {
-			c.at(path[:1], "signal %q needs %s.%s", c.doc.Name, path[0], path[len(path)-1])
+			c.at(path[:1], "signal %q needs `%s.%s`", c.doc.Name, path[0], path[len(path)-1])
 		}
 		return nil
 	}
@@ -123,7 +123,7 @@ func (c *signalCompiler) window(path []any, src string) time.Duration {
 
 func (c *signalCompiler) kinds(path []any, on []string) {
 	if len(on) == 0 {
-		c.at(path[:1], "signal %q needs on: the kinds of events that it counts", c.doc.Name)
+		c.at(path[:1], "signal %q needs `on`: the kinds of events that it counts", c.doc.Name)
 	}
 	for j, k := range on {
 		if !slices.Contains(Kinds, k) {
@@ -160,7 +160,7 @@ func (c *signalCompiler) sequence(d *seqDoc) {
 		step := signals.Step{On: st.On}
 		switch path := []any{"sequence", "steps", j, "within"}; {
 		case st.Within != "" && j == 0:
-			c.at(path, "the first step follows no other: within belongs to a later one")
+			c.at(path, "the first step follows no other, so it cannot have `within`: give it to a later step")
 		case st.Within != "":
 			step.Within = c.window(path, st.Within)
 		}

@@ -12,7 +12,7 @@ type RuleDoc struct {
 	Tags        []string `yaml:"tags" is:"tag" doc:"Entries of public lists, such as owasp.asi06, atlas.aml-t0080, cwe-94 and arxiv.2402.07867."`
 	On          []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that the rule is evaluated for."`
 	When        string   `yaml:"when" is:"required" doc:"The rule fires if this is true: a boolean in CEL. lazaret rules fields lists the names that it may use."`
-	ForEach     string   `yaml:"for_each" doc:"A list in CEL. The condition is evaluated for each element, named it."`
+	ForEach     string   `yaml:"for_each" doc:"A list in CEL. The condition is evaluated for each element, which is then the value of the variable it."`
 	Effect      string   `yaml:"effect" is:"effect,required" doc:"The effect that the rule asks for."`
 	Subject     string   `yaml:"subject" is:"subject,required" doc:"The kind of thing that the alert is about."`
 	SubjectID   string   `yaml:"subject_id" doc:"The id of the alert's subject, in CEL, if it is not the event's own."`
@@ -111,5 +111,5 @@ type stepDoc struct {
 	On   []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that can match the step."`
 	When string   `yaml:"when" is:"required" doc:"Condition under which an event matches the step: a boolean in CEL."`
 	// Within is empty for the first step.
-	Within string `yaml:"within" is:"duration" doc:"Longest time since the step before, such as 5m; any unless said."`
+	Within string `yaml:"within" is:"duration" doc:"Longest time since the step before, such as 5m. Default: no limit."`
 }

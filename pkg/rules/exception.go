@@ -47,11 +47,11 @@ func (c *Draft) exceptions(sc *compiled.Scope) {
 		var err error
 		if x.Expires, err = time.Parse(time.RFC3339, e.Expires); err != nil {
 			if x.Expires, err = time.Parse(time.DateOnly, e.Expires); err != nil {
-				at([]any{"expires"}, "exception %q needs expires: a date such as 2027-01-31", e.ID)
+				at([]any{"expires"}, "exception %q needs `expires`: a date such as 2027-01-31", e.ID)
 			}
 		}
 		if len(e.Rules) == 0 {
-			at([]any{"rules"}, "exception %q needs rules: the rules that it is for", e.ID)
+			at([]any{"rules"}, "exception %q needs `rules`: the rules that it is for", e.ID)
 		}
 		for j, id := range e.Rules {
 			if r := c.Set.Rule(id); r != nil {
@@ -61,7 +61,7 @@ func (c *Draft) exceptions(sc *compiled.Scope) {
 			}
 		}
 		if e.When == "" {
-			at([]any{"when"}, "exception %q needs when: the condition under which it applies", e.ID)
+			at([]any{"when"}, "exception %q needs `when`: the condition under which it applies", e.ID)
 		} else if x.When, err = sc.Compile(e.When, cel.BoolType); err != nil {
 			at([]any{"when"}, "%w", err)
 		}

@@ -374,7 +374,7 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 		OnError:  rd.OnError,
 	}
 	if r.Effect != "alert" && rd.OnError == "" && slices.Contains(Effects, r.Effect) {
-		at("effect", "rule %q has the effect %s, so it needs on_error: the effect if its evaluation fails", rd.ID, r.Effect)
+		at("effect", "rule %q has the effect %s, so it needs `on_error`: the effect if its evaluation fails", rd.ID, r.Effect)
 	}
 	if rd.OnError == "" {
 		r.OnError = "alert"
@@ -383,12 +383,12 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 	for field, effect := range map[string]string{"effect": r.Effect, "on_error": r.OnError} {
 		if k := slices.IndexFunc(rd.On, func(k string) bool { return !slices.Contains(textKinds, k) }); k >= 0 &&
 			streams.IsTextEffect(effect) {
-			at(field, "%s %s changes a text that is handed out, and %s has no such text: use it with on: [%s] only", field,
+			at(field, "`%s: %s` changes a text that is returned, but %s has no such text: use it with `on: [%s]` only", field,
 				effect, rd.On[k], strings.Join(textKinds, ", "))
 		}
 	}
 	if len(rd.On) == 0 {
-		at("on", "rule %q needs on: the kinds of events that it is evaluated for", rd.ID)
+		at("on", "rule %q needs `on`: the kinds of events that it is evaluated for", rd.ID)
 	}
 	for j, k := range rd.On {
 		if !slices.Contains(Kinds, k) {
@@ -399,7 +399,7 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 	compile := func(field, src string, want *cel.Type, required bool) *compiled.Expr {
 		if src == "" {
 			if required {
-				at(field, "rule %q needs %s", rd.ID, field)
+				at(field, "rule %q needs `%s`", rd.ID, field)
 			}
 			return nil
 		}

@@ -204,7 +204,7 @@ func TestSignalsOfOneNameAreShownWithBothPlaces(t *testing.T) {
 	}
 	if fs := lintOf(t, map[string]string{"groups.yaml": "groups:\n  core: [p]\n",
 		"p/pack.yaml": "name: p\ntitle: T\nsignals:\n  - {name: echo, doc: d, count: {on: [action], key: event.agent, " +
-			"window: 1m}}\n"}); len(fs) == 0 || !strings.Contains(fs[0].Message, "which every pack has") {
+			"window: 1m}}\n"}); len(fs) == 0 || !strings.Contains(fs[0].Message, "as a built-in signal") {
 		t.Errorf("%+v", fs)
 	}
 }

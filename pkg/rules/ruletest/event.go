@@ -23,7 +23,7 @@ type TestEvent struct {
 	After   string `yaml:"after" is:"duration" doc:"Time since the previous event, such as 4m."`
 	ID      string `yaml:"id" is:"id" doc:"Default: e and the event's number."`
 	Session string `yaml:"session" doc:"Default: s1."`
-	Agent   string `yaml:"agent" doc:"agent unless said."`
+	Agent   string `yaml:"agent" doc:"Default: agent."`
 
 	Observation *observationDoc `yaml:"observation" doc:"Content that was read."`
 	Memory      *memoryDoc      `yaml:"memory" doc:"A memory write."`
@@ -44,7 +44,7 @@ type observationDoc struct {
 }
 
 type memoryDoc struct {
-	Origin    string     `yaml:"origin" is:"origin" doc:"agent unless said."`
+	Origin    string     `yaml:"origin" is:"origin" doc:"Default: agent."`
 	Inherited string     `yaml:"inherited" is:"origin" doc:"The weakest origin among the memory's sources."`
 	Key       string     `yaml:"key"`
 	Category  string     `yaml:"category"`
