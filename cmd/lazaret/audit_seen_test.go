@@ -228,7 +228,7 @@ func TestTheAdviceAfterADrillIsComplete(t *testing.T) {
 	a.expect(cli.ExitOK, "VERIFIED") // the original's folder has its own earlier checkpoint
 	drill.expect(cli.ExitNegative, "truncated")
 	a.rewrite("forged", 20)
-	a.expect(cli.ExitNegative, "move away:")
+	a.expect(cli.ExitNegative, "move these files away:")
 }
 
 // TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog uses records of versions that had no

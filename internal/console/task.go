@@ -125,4 +125,4 @@ func perform[T any](c *Console, r *http.Request, p *page, f func(ctx context.Con
 }
 
 // errTooLong means that a task exceeded taskTime.
-var errTooLong = errors.New("it takes too long here")
+var errTooLong = errors.New("the task takes too long for the console")

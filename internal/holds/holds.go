@@ -141,8 +141,8 @@ func CheckShown(h *arbiter.Hold) error {
 	}
 	if digest != v.Digest {
 		return &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("what the arbiter shows has digest %s and what it wants signed %s: do not sign, check the "+
-				"ledger entry %s", digest, v.Digest, position.Text(v.Proposal))}
+			Text: fmt.Sprintf("what the arbiter shows has digest %s, but the signature would cover %s: do not sign, "+
+				"check the ledger entry %s", digest, v.Digest, position.Text(v.Proposal))}
 	}
 	return nil
 }
@@ -150,8 +150,9 @@ func CheckShown(h *arbiter.Hold) error {
 // CheckSource returns an error if the shown text of a source does not have the digest that is signed.
 func CheckSource(s *arbiter.ShownSource) error {
 	if digest := streams.TextsDigest(s.Texts); digest != s.Digest {
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the source that the arbiter shows has the digest %q and "+
-			"the one to be approved %s: do not sign, check the ledger entry %s", digest, s.Digest, position.Text(s.Entry))}
+		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the source that the arbiter shows has the digest %q, "+
+			"but the source to be approved has %s: do not sign, check the ledger entry %s", digest, s.Digest,
+			position.Text(s.Entry))}
 	}
 	return nil
 }

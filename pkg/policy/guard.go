@@ -69,7 +69,8 @@ func (p *Policy) Guard(c Class, args []byte) Class {
 		}
 	}
 	if a.unread && (r == reachAll || len(p.protected) > 0) {
-		add(streams.CodeEgress, streams.Hold, "its arguments are not JSON, or larger or more complex than the policy can check")
+		add(streams.CodeEgress, streams.Hold,
+			"its arguments are not JSON, or larger or more complex than the policy can check")
 	}
 	return c
 }
