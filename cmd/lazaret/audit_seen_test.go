@@ -217,7 +217,7 @@ func TestTheAdviceAfterADrillIsComplete(t *testing.T) {
 	}
 	file := filepath.Join(state, "lazaret", "checkpoints", files[0].Name())
 	for _, want := range []string{"this log: 9 leaves", "remembered here: 7 leaves", drill.audit,
-		"move away:\n    " + file + "\n"} {
+		"move these files away:\n    " + file + "\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the advice lacks %q:\n%s", want, out)
 		}
