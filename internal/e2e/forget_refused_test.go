@@ -74,7 +74,7 @@ func TestAnAuditorThatRefusedAnErasureIsListedAsLeft(t *testing.T) {
 			if r, err := filepath.Glob(filepath.Join(data, "forgotten", "*.note")); err != nil || len(r) == 0 {
 				t.Errorf("no record: %v", err)
 			} else if b, err := os.ReadFile(r[len(r)-1]); err != nil ||
-				!bytes.Contains(b, []byte("left: it refused the statement")) {
+				!bytes.Contains(b, []byte("left: the auditor refused the statement")) {
 				t.Errorf("%v: the record says %s, %v", args, b, err)
 			}
 		}
