@@ -18,10 +18,13 @@ func (f *Fold) catalogue(_ *stage.State, m *stage.Message, head streams.EntryHea
 		Instructions: ev.Instructions, Tools: ev.Tools})
 }
 
-// applyTools stores the annotations in a catalogue that raise a tool's level. They add up over all catalogues of the
-// project and are never removed. So the level does not fall if a server later calls its tool harmless, or if another
-// server has a tool of the same name.
+// applyTools stores what a catalogue shows to its agent, and the annotations that raise a tool's level. Annotations add
+// up over all catalogues of the project and are never removed. So the level does not fall if a server later calls its
+// tool harmless, or if another server has a tool of the same name.
 func (f *Fold) applyTools(st *stage.State, project string, e *streams.ToolsEntry) error {
+	if err := f.noteOffer(st, project, e); err != nil {
+		return err
+	}
 	for _, t := range e.Tools {
 		h := policy.ReadHints(t.Annotations)
 		names := policy.ToolNames(t.Name)

@@ -148,6 +148,9 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	if err := f.findings(st, e, a.Alerts); err != nil {
 		return err
 	}
+	if err := noteOfferAlerts(st, e.Project, a.Alerts); err != nil {
+		return err
+	}
 	group, _ := streams.SentinelGroup(e.Stage)
 	for _, al := range a.Alerts {
 		if _, binding := al.Asks(""); !binding || al.Subject.Kind != "belief" {
@@ -213,6 +216,9 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return err
 	}
 	if err := f.lookedUp(st, e.Project, v); err != nil {
+		return err
+	}
+	if err := acceptOffer(st, e.Project, v); err != nil {
 		return err
 	}
 	// The verdict on a repeated proposal carries the resolution of the earlier one. Do not apply the resolution twice.

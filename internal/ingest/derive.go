@@ -143,7 +143,11 @@ func readBrought(v []byte) brought {
 
 // noteExternal adds the phrases and carriers of an external content to the index.
 func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *text.Features) error {
-	phrases, carriers := sample(ft.Phrases), distinctive(ft)
+	return f.noteForeign(st, project, by, sample(ft.Phrases), distinctive(ft))
+}
+
+// noteForeign adds phrases and carriers to the index of external content.
+func (f *Fold) noteForeign(st *stage.State, project string, by brought, phrases []uint64, carriers []string) error {
 	if len(phrases)+len(carriers) == 0 {
 		return nil
 	}

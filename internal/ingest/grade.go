@@ -159,6 +159,9 @@ func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, 
 	if quotes(m.Content, said) {
 		return beliefs.Derived, nil
 	}
+	if tools, err := offered(st, a.Project, a.Agent); err != nil || tools.Foreign > 0 {
+		return beliefs.NoGrade, err
+	}
 	n := readNote(m.Content, &e.Features, said)
 	if n.grounded(said) {
 		ok := !here.foreign || n.extracts(said)

@@ -210,7 +210,7 @@ func readingSlot(project, agent string, n uint64) []byte {
 		string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
 }
 
-// applyOutcome stores the content of an executed call's result as a text that the agent read.
+// applyOutcome stores the content of an executed call's result as a foreign text that the agent read.
 func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeEntry) error {
 	if !e.Ran() || e.Content == "" {
 		return nil
@@ -218,7 +218,23 @@ func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeE
 	if err := f.noteHeard(st, project, &e.EntryHead, false, true); err != nil {
 		return err
 	}
-	return f.noteReading(st, project, &e.EntryHead, []string{e.Content})
+	var shown streams.Shown
+	add(&shown, &e.Features)
+	if err := addShown(st, project, &e.EntryHead, shown); err != nil {
+		return err
+	}
+	if err := f.noteReading(st, project, &e.EntryHead, []string{e.Content}); err != nil {
+		return err
+	}
+	by := brought{e.Agent, e.ID, beliefs.OriginTool}
+	if ok, err := f.indexed(st, project, &e.Features); err != nil {
+		return err
+	} else if !ok {
+		if err := f.noteExternal(st, project, by, &e.Features); err != nil {
+			return err
+		}
+	}
+	return f.notePhrases(st, project, by, []*text.Features{&e.Features})
 }
 
 // applyRecall stores the texts that a recall returned as texts that the agent read.

@@ -129,6 +129,9 @@ func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEnt
 	if err := f.noteCallOf(st, project, e); err != nil {
 		return err
 	}
+	if err := noteProposed(st, project, e); err != nil {
+		return err
+	}
 	for _, b := range e.Beliefs {
 		if !b.Found {
 			continue

@@ -167,6 +167,9 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	if e.Phase != "start" {
 		return nil
 	}
+	if err := noteActive(st, project, &e.EntryHead); err != nil {
+		return err
+	}
 	if err := st.Delete(heardKey(project, e.Agent, "")); err != nil {
 		return err
 	}

@@ -35,17 +35,25 @@ func add(s *streams.Shown, f *text.Features) {
 	s.Unread = s.Unread || f.HasHidden() || f.Partial
 }
 
-// addShown adds more to the summary of the foreign texts that a session was shown. It does nothing for an event without
-// a session, because an action without a session is not compared with a summary.
+// joinShown returns the summary of the texts of two summaries.
+func joinShown(a, b streams.Shown) streams.Shown {
+	return streams.Shown{Foreign: a.Foreign + b.Foreign, Order: max(a.Order, b.Order), Unread: a.Unread || b.Unread}
+}
+
+// addShown adds more to the summary of the foreign texts that a session was shown. If the event names no session, the
+// texts count for all sessions of the agent that are open.
 func addShown(st *stage.State, project string, h *streams.EntryHead, more streams.Shown) error {
-	if h.Session == "" || more.Foreign == 0 {
+	if more.Foreign == 0 {
 		return nil
+	}
+	if h.Session == "" {
+		return addLoose(st, project, h.Agent, more)
 	}
 	was, err := shownTo(st, project, h)
 	if err != nil {
 		return err
 	}
-	was.Foreign, was.Order, was.Unread = was.Foreign+more.Foreign, max(was.Order, more.Order), was.Unread || more.Unread
+	was = joinShown(was, more)
 	unread := byte(0)
 	if was.Unread {
 		unread = 1
@@ -63,6 +71,86 @@ func shownTo(st *stage.State, project string, h *streams.EntryHead) (s streams.S
 	return streams.Shown{Foreign: int(n), Order: int(v[0]), Unread: v[1] == 1}, nil
 }
 
+// loose summarizes the foreign texts of an agent's events that name no session. A session counts those that came since
+// its first event, so that an import of old texts does not count for ever.
+type loose struct {
+	Texts int `json:"texts"`
+	// Unread is the number of the last text that could not be read completely, counted from 1.
+	Unread int `json:"unread,omitzero"`
+	// Orders has the texts that read more like an order than all later ones.
+	Orders []looseOrder `json:"orders,omitzero"`
+}
+
+type looseOrder struct {
+	Text   int `json:"text"` // its number
+	Points int `json:"points"`
+}
+
+func looseKey(project, agent string) []byte { return stage.Key(keyShown, project, agent, "") }
+
+// looseTo returns the loose texts of an agent.
+func looseTo(st *stage.State, project, agent string) (l loose, err error) {
+	_, err = st.Load(looseKey(project, agent), &l)
+	return l, err
+}
+
+// addLoose adds foreign texts of an event without a session.
+func addLoose(st *stage.State, project, agent string, more streams.Shown) error {
+	l, err := looseTo(st, project, agent)
+	if err != nil {
+		return err
+	}
+	l.Texts += more.Foreign
+	if more.Unread {
+		l.Unread = l.Texts
+	}
+	l.Orders = slices.DeleteFunc(l.Orders, func(o looseOrder) bool { return o.Points <= more.Order })
+	if more.Order > 0 {
+		l.Orders = append(l.Orders, looseOrder{l.Texts, more.Order})
+	}
+	return st.Put(looseKey(project, agent), l)
+}
+
+// since returns a summary of the loose texts after the first n ones.
+func (l *loose) since(n int) streams.Shown {
+	s := streams.Shown{Foreign: max(0, l.Texts-n), Unread: l.Unread > n}
+	for _, o := range l.Orders {
+		if o.Text > n {
+			s.Order = max(s.Order, o.Points)
+		}
+	}
+	return s
+}
+
+// baseKey has the number of loose texts before the first event of a session.
+func baseKey(project, agent, session string) []byte {
+	return stage.Key(keyShown, project, agent, session, "base")
+}
+
+// noteBase stores the number of loose texts at the first event of a session.
+func noteBase(st *stage.State, project string, h *streams.EntryHead) error {
+	key := baseKey(project, h.Agent, h.Session)
+	if _, ok, err := st.Get(key); err != nil || ok {
+		return err
+	}
+	l, err := looseTo(st, project, h.Agent)
+	if err != nil {
+		return err
+	}
+	return st.Set(key, binary.AppendUvarint(nil, uint64(l.Texts)))
+}
+
+// looseSince returns a summary of the loose texts that came since the first event of a session.
+func looseSince(st *stage.State, project string, h *streams.EntryHead) (streams.Shown, error) {
+	v, _, err := st.Get(baseKey(project, h.Agent, h.Session))
+	if err != nil {
+		return streams.Shown{}, err
+	}
+	n, _ := binary.Uvarint(v) // 0 in a state of an earlier version, which stored no loose texts
+	l, err := looseTo(st, project, h.Agent)
+	return l.since(int(n)), err
+}
+
 // shown returns the summary of the foreign texts that an action's session was shown, and whether the action's arguments
 // come from foreign content of the project. It returns nil if the user said nothing in the session, because then there
 // is no intent to compare with.
@@ -75,16 +163,31 @@ func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*
 	if err != nil {
 		return nil, err
 	}
+	without, err := looseSince(st, project, &e.EntryHead)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := offered(st, project, e.Agent)
+	if err != nil {
+		return nil, err
+	}
+	s = joinShown(joinShown(s, without), tools)
 	for _, c := range distinctive(&e.Features) {
 		_, own, err := st.Get(carrierKey(keyOwn, project, c))
 		if err != nil {
 			return nil, err
 		}
+		if own {
+			continue
+		}
 		_, foreign, err := st.Get(carrierKey(keyExternal, project, c))
+		if err == nil && !foreign {
+			foreign, err = hasKey(st, stage.Key(keyOffer, project, offerCarrier+c, ""))
+		}
 		if err != nil {
 			return nil, err
 		}
-		s.Leans = s.Leans || foreign && !own
+		s.Leans = s.Leans || foreign
 	}
 	s.Marked, err = carriesMarked(st, project, e)
 	return &s, err

@@ -23,15 +23,23 @@ func activeKey(project, agent, session string) []byte {
 	return stage.Key(keyActive, project, agent, session)
 }
 
-// noteActive stores when a session was last active.
+// noteActive stores when a session was last active, and at its first event the base of its loose texts.
 func noteActive(st *stage.State, project string, h *streams.EntryHead) error {
-	if h.Session == "" || streams.IsSynthetic(project) {
+	if h.Session == "" {
 		return nil
+	}
+	if streams.IsSynthetic(project) {
+		return noteBase(st, project, h) // its sessions do not expire
 	}
 	key := activeKey(project, h.Agent, h.Session)
 	at, err := activeAt(st, key)
 	if err != nil || h.Time.Sub(at) < activeGrain {
 		return err
+	}
+	if at.IsZero() {
+		if err := noteBase(st, project, h); err != nil {
+			return err
+		}
 	}
 	return putActive(st, key, h.Time)
 }
@@ -71,8 +79,10 @@ func dropSession(st *stage.State, project, agent, session string) error {
 			return err
 		}
 	}
-	if err := st.Delete(stage.Key(keyShown, project, agent, session)); err != nil {
-		return err
+	for _, key := range [][]byte{stage.Key(keyShown, project, agent, session), baseKey(project, agent, session)} {
+		if err := st.Delete(key); err != nil {
+			return err
+		}
 	}
 	return st.Delete(activeKey(project, agent, session))
 }
