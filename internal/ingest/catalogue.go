@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -90,7 +91,7 @@ func (f *Fold) noteOffer(st *stage.State, project string, e *streams.ToolsEntry)
 		return err
 	}
 	if len(all) >= maxOffers {
-		oldest := slices.MinFunc(all, func(a, b *offer) int { return int(int64(a.Intake - b.Intake)) })
+		oldest := slices.MinFunc(all, func(a, b *offer) int { return cmp.Compare(a.Intake, b.Intake) })
 		if err := f.retireOffer(st, project, oldest); err != nil {
 			return err
 		}
