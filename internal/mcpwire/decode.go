@@ -21,7 +21,6 @@ type badMessage struct {
 	id       json.RawMessage // as the sender wrote it; nil if it is not known
 	code     int64
 	text     string
-	large    bool // only its edges were read
 	response bool // no method was found in it: it may answer a request, and then its sender expects no answer
 	outcome  bool // it has a result or an error
 }
@@ -31,6 +30,10 @@ func (b *badMessage) Error() string { return b.text }
 // answer returns the JSON-RPC error for the sender.
 func (b *badMessage) answer() []byte { return errorBody(b.id, b.code, b.text, "") }
 
+// maxDepth is the number of levels of objects and lists that the SDK's decoder accepts. The other decoders of JSON
+// accept more.
+const maxDepth = 1000
+
 const needsID = "its id must be a string or a whole number between -2^53 and 2^53, without fraction and exponent"
 
 // decode reads a message. If two JSON readers may read its outermost object differently, Extra of the
@@ -39,10 +42,20 @@ const needsID = "its id must be a string or a whole number between -2^53 and 2^5
 func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 	o := readOutermost(raw)
 	m, err := jsonrpc.DecodeMessage(raw)
-	bad := &badMessage{id: o.id(), code: jsonrpc.CodeInvalidRequest, response: o.response, outcome: o.outcome}
+	bad := o.bad(o.id())
 	q, isRequest := m.(*jsonrpc.Request)
+	invalid, levels := false, 0
+	if err != nil {
+		outline := outlineOf(raw)
+		if invalid, levels = !json.Valid(raw), outline.deepest; invalid {
+			o = readOutermost(outline.text) // it may have an id and an outcome in spite of the fault
+			bad = o.bad(o.id())
+		}
+	}
 	switch {
-	case err != nil && !json.Valid(raw):
+	case levels > maxDepth:
+		bad.text = fmt.Sprintf("the message is nested too deeply: it has %d levels, the limit is %d", levels, maxDepth)
+	case invalid:
 		bad.code, bad.text = jsonrpc.CodeParseError, "the message is not JSON"
 	case !o.object:
 		bad.text = "the message is not a JSON object"
@@ -59,7 +72,7 @@ func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 		bad.text = "the message was refused: " + o.ambiguous.Error()
 	case o.ambiguous != nil && (len(o.ids) > 1 || !isRequest):
 		bad.text = "the message was refused: " + o.ambiguous.Error()
-	case len(o.ids) == 1 && !validID(o.ids[0], isRequest):
+	case len(o.ids) == 1 && (!validID(o.ids[0], isRequest) || isRequest && !q.ID.IsValid() && !notifies(q)):
 		bad.text = "the message was refused: " + needsID
 	case err != nil:
 		bad.text = "the message is not one of JSON-RPC 2.0: " + streams.Clip(err.Error(), 200)
@@ -71,6 +84,10 @@ func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 	}
 	return nil, bad
 }
+
+// notifies reports whether a message is a notification by its method. Some programs write notifications with the
+// id null.
+func notifies(q *jsonrpc.Request) bool { return strings.HasPrefix(q.Method, "notifications/") }
 
 // ParseID reads an id. Different numbers are different ids: an id that a jsonrpc.ID cannot hold is an
 // error. The SDK would cut 23.5 to 23.
@@ -122,6 +139,26 @@ func (o *outermost) id() json.RawMessage {
 	return o.ids[0]
 }
 
+// bad returns the error of a message that cannot be decoded. id is one of its ids, or nil.
+func (o *outermost) bad(id json.RawMessage) *badMessage {
+	return &badMessage{id: id, code: jsonrpc.CodeInvalidRequest, response: o.response, outcome: o.outcome}
+}
+
+// refused returns the errors of a message that is not decoded: of a response one for each id in it.
+func (o *outermost) refused(text string) (bad []*badMessage) {
+	if len(o.ids) > 1 && o.response {
+		for _, id := range o.ids {
+			bad = append(bad, o.bad(id))
+		}
+	} else {
+		bad = append(bad, o.bad(o.id()))
+	}
+	for _, b := range bad {
+		b.text = text
+	}
+	return bad
+}
+
 func readOutermost(raw []byte) *outermost {
 	o := &outermost{object: bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")), response: true}
 	if !o.object {
@@ -130,6 +167,9 @@ func readOutermost(raw []byte) *outermost {
 	o.ambiguous = members(raw, "jsonrpc id method params result error", func(name string, value jsontext.Value) error {
 		switch name {
 		case "id":
+			if value == nil {
+				break
+			}
 			o.ids = append(o.ids, json.RawMessage(value.Clone()))
 		case "method":
 			o.response = false
@@ -147,7 +187,8 @@ func readOutermost(raw []byte) *outermost {
 }
 
 // members calls f for each member of an object. It passes a name that differs from one of known only in
-// letter case as the known one. It returns an error if two readers may read the names differently.
+// letter case as the known one, and a value that is not JSON as nil. It returns an error if two readers may read
+// the names differently.
 func members(object []byte, known string, f func(name string, value jsontext.Value) error) error {
 	d := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	seen := make(map[string]bool)
@@ -186,6 +227,7 @@ func members(object []byte, known string, f func(name string, value jsontext.Val
 		}
 		value, err := d.ReadValue()
 		if err != nil {
+			_ = f(name, nil)
 			return notJSON(err)
 		}
 		if err := f(name, value); err != nil {

@@ -123,3 +123,59 @@ func TestALineOfAClientThatIsNoMessageIsAnsweredAndTheNextOneIsRead(t *testing.T
 		t.Errorf("after its end: %v", err)
 	}
 }
+
+func TestARequestWithTheIDNullIsRefused(t *testing.T) {
+	_, bad := decode([]byte(`{"jsonrpc":"2.0","id":null,"method":"ping"}`))
+	if bad == nil || bad.response || !strings.Contains(string(bad.answer()), `"id":null`) {
+		t.Errorf("it is answered with %v", bad)
+	}
+	m, bad := decode([]byte(`{"jsonrpc":"2.0","id":null,"method":"notifications/initialized"}`))
+	if bad != nil || m[0].(*jsonrpc.Request).ID.IsValid() {
+		t.Errorf("a notification with the id null is read as %v, %v", m, bad)
+	}
+}
+
+func TestADeeplyNestedRequestIsRefusedAsSuch(t *testing.T) {
+	for levels, want := range map[int]string{900: "", 1100: "1102 levels", 20000: "20002 levels"} {
+		_, bad := decode([]byte(`{"jsonrpc":"2.0","method":"ping","params":{"a":` + strings.Repeat("[", levels) +
+			strings.Repeat("]", levels) + `},"id":7}`))
+		switch {
+		case want == "" && bad != nil, want != "" && (bad == nil || !strings.Contains(bad.text, want)):
+			t.Errorf("%d lists lead to %v", levels, bad)
+		case bad != nil && (bad.code != jsonrpc.CodeInvalidRequest || string(bad.id) != "7" || bad.response):
+			t.Errorf("%d lists lead to the error %d of %s", levels, bad.code, bad.id)
+		}
+	}
+}
+
+func TestTheIDOfALargeMessageIsFoundWhereverItStands(t *testing.T) {
+	long := strings.Repeat("x", maxShort+1)
+	for raw, want := range map[string]string{
+		`{"jsonrpc": "2.0", "id": 7, "result": {"id": 8, "method": [{"id": 9}]}}`:  `7 outcome`,
+		"{\n\t\"result\" : {\"a\":\"\\\"}\"} , \"id\" : \"a\\\"b\"\n}":             `"a\"b" outcome`,
+		`{"` + long + `":1,"result":{},"id":7}`:                                    ``,
+		`{"a":"` + long + `","result":{},"id":7}`:                                  `7 outcome`,
+		`{"a":"\\","error":{},"id":-7,"jsonrpc":"2.0"}`:                            `-7 outcome`,
+		`{"id":"` + long + `","result":{}}`:                                        ` outcome`,
+		`{"id":7,"result":{"a":["` + long:                                          `7 outcome`,
+		`{"params":{"id":8},"method":"roots/list","id":7}`:                         `7 method`,
+		`{"id":7,"result":{},"Id":8}`:                                              `7 outcome 8 outcome`,
+		`[{"id":7,"result":{"id":9}}, {"id":8,"params":[[{}]],"method":"ping"}]`:   `7 outcome 8 method`,
+		`{"id":7,` + strings.Repeat(`"a":1,`, maxOutline/6) + `"b":2,"result":{}}`: ``,
+		`{'id': 7, 'result': {}}`:                                                  ``, long: ``,
+	} {
+		var got []string
+		_, bad := decodeLine(nil, outlineOf([]byte(raw)), 1)
+		for _, b := range bad {
+			switch got = append(got, string(b.id)); {
+			case !b.response:
+				got = append(got, "method")
+			case b.outcome:
+				got = append(got, "outcome")
+			}
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("%.80s is refused as %q, not %q", raw, s, want)
+		}
+	}
+}

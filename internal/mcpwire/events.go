@@ -19,8 +19,8 @@ func events(body io.Reader, f func(event) bool) error {
 	var e event
 	var data bytes.Buffer
 	for {
-		line, dropped, err := readLine(r, MaxMessage)
-		if dropped > 0 || data.Len()+len(line) > MaxMessage {
+		line, large, err := readLine(r, MaxMessage)
+		if large != nil || data.Len()+len(line) > MaxMessage {
 			return errTooLarge
 		}
 		if err != nil {

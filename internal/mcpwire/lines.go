@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -89,7 +88,7 @@ func (s *process) skipped() func(*badMessage) jsonrpc.Message {
 		}
 		if bad.response {
 			id, err := ParseID(bad.id)
-			if err != nil || !bad.large && !bad.outcome {
+			if err != nil || !id.IsValid() || !bad.outcome {
 				return nil
 			}
 			return fault(id, "the server's message was refused: "+bad.text)
@@ -113,8 +112,8 @@ func (s *process) skipped() func(*badMessage) jsonrpc.Message {
 func scan(r *bufio.Reader, limit int, to chan<- jsonrpc.Message, closed <-chan struct{},
 	bad func(*badMessage) jsonrpc.Message) {
 	for {
-		line, dropped, err := readLine(r, limit)
-		messages, refused := decodeLine(line, dropped, limit)
+		line, large, err := readLine(r, limit)
+		messages, refused := decodeLine(line, large, limit)
 		for _, b := range refused {
 			if m := bad(b); m != nil {
 				messages = append(messages, m)
@@ -133,58 +132,39 @@ func scan(r *bufio.Reader, limit int, to chan<- jsonrpc.Message, closed <-chan s
 	}
 }
 
-// readLine reads a line without its line break. If the line is longer than most, it
-// returns the first bytes, the last bytes and the length.
-func readLine(r *bufio.Reader, most int) (line []byte, dropped int, err error) {
-	const edge = 4 << 10
+// readLine reads a line without its line break. If the line is longer than most, it returns the line's outline
+// instead.
+func readLine(r *bufio.Reader, most int) (line []byte, large *outline, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > most || dropped > 0 && len(line) > 3*edge {
-			dropped += len(line) - 2*edge
-			line = append(line[:edge:edge], line[len(line)-edge:]...)
+		if large == nil && len(line)+len(part) > most {
+			large, line = outlineOf(line), nil
+		}
+		if large == nil {
+			line = append(line, part...)
+		} else {
+			large.add(part)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return bytes.TrimRight(line, "\r\n"), dropped, err
+			return bytes.TrimRight(line, "\r\n"), large, err
 		}
 	}
 }
 
-// topID finds the id of a response that is too long to be decoded, at its beginning or its
-// end.
-var topID = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?"id":(\d{1,15}|"[^"\\]{1,100}")` +
-	`|"id":(\d{1,15}|"[^"\\]{1,100}")(?:,"jsonrpc":"2\.0")?\}$`)
-
-// topKind finds the kind of a message that is too long to be decoded, at its beginning.
-var topKind = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?(?:"id":(?:\d{1,15}|"[^"\\]{1,100}"),)?` +
-	`"(method|result|error)":`)
-
-// decodeLine reads the messages of a line: one, or a batch. limit is the limit of a line whose middle was
-// dropped.
-func decodeLine(line []byte, dropped, limit int) (messages []jsonrpc.Message, bad []*badMessage) {
+// decodeLine reads the messages of a line: one, or a batch. If the line has more bytes than limit, large is its
+// outline.
+func decodeLine(line []byte, large *outline, limit int) (messages []jsonrpc.Message, bad []*badMessage) {
+	if large != nil {
+		text := fmt.Sprintf("the message is too large: it has %d bytes, the limit is %d", large.size, limit)
+		for _, raw := range batch(bytes.TrimSpace(large.text)) {
+			bad = append(bad, readOutermost(raw).refused(text)...)
+		}
+		return nil, bad
+	}
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return nil, nil
 	}
-	if dropped > 0 {
-		b := &badMessage{large: true, code: jsonrpc.CodeInvalidRequest, response: true,
-			text: fmt.Sprintf("the message is too large: it has %d bytes, the limit is %d", len(line)+dropped, limit)}
-		if m := topID.FindSubmatch(line); m != nil {
-			b.id = append(m[1], m[2]...) // one of the two is empty
-		}
-		if kind := topKind.FindSubmatch(line); kind != nil {
-			b.response = string(kind[1]) != "method"
-			b.outcome = b.response
-		}
-		return nil, []*badMessage{b}
-	}
-	batch := []json.RawMessage{line}
-	if line[0] == '[' {
-		var parts []json.RawMessage
-		if json.Unmarshal(line, &parts) == nil && len(parts) > 0 {
-			batch = parts
-		}
-	}
-	for _, raw := range batch {
+	for _, raw := range batch(line) {
 		m, b := decode(raw)
 		messages = append(messages, m...)
 		if b != nil {
@@ -192,6 +172,15 @@ func decodeLine(line []byte, dropped, limit int) (messages []jsonrpc.Message, ba
 		}
 	}
 	return messages, bad
+}
+
+// batch returns the messages of a batch, or line itself.
+func batch(line []byte) []json.RawMessage {
+	var parts []json.RawMessage
+	if bytes.HasPrefix(line, []byte("[")) && json.Unmarshal(line, &parts) == nil && len(parts) > 0 {
+		return parts
+	}
+	return []json.RawMessage{line}
 }
 
 func fault(id jsonrpc.ID, text string) *jsonrpc.Response {

@@ -343,7 +343,7 @@ func (u *upstream) request(ctx context.Context, r *jsonrpc.Request) {
 			u.got(fault(r.ID, "the server's answer broke off or is too large"))
 			return
 		}
-		messages, bad := decodeLine(b, 0, MaxMessage)
+		messages, bad := decodeLine(b, nil, MaxMessage)
 		answered := false
 		for _, m := range messages {
 			answered = u.pass(r, m) || answered
@@ -429,7 +429,7 @@ func (u *upstream) event(e event, r *jsonrpc.Request) bool {
 	if e.data == "" || e.name != "" && e.name != "message" {
 		return false
 	}
-	messages, bad := decodeLine([]byte(e.data), 0, MaxMessage)
+	messages, bad := decodeLine([]byte(e.data), nil, MaxMessage)
 	for _, b := range bad {
 		u.Log.Warn("an event of the server was skipped", "err", b)
 	}

@@ -194,7 +194,9 @@ func TestALineThatIsNoMessageIsSkippedAndACrashIsNamed(t *testing.T) {
 
 func TestAMalformedAnswerIsAnErrorForItsRequest(t *testing.T) {
 	for _, answer := range []string{`{"jsonrpc":"2.0","id":5,"error":"declined"}`,
-		`{"jsonrpc":"2.0","id":5,"error":{"code":-1.5,"message":"no"}}`, `{"id":5,"result":{}}`} {
+		`{"jsonrpc":"2.0","id":5,"error":{"code":-1.5,"message":"no"}}`, `{"id":5,"result":{}}`,
+		`{"jsonrpc":"2.0","id":5,"result":{"a":NaN}}`, `{"jsonrpc":"2.0","result":{"a":NaN},"id":5}`,
+		`{"jsonrpc":"2.0","id":5,"result":{"a":[`} {
 		out, _ := said(t, `printf '%s\n' '`+answer+`' '{"jsonrpc":"2.0","id":8,"result":{}}'`)
 		if len(out) != 2 || !strings.Contains(out[0], `"id":5,"error":{`) || !strings.Contains(out[1], `"id":8`) {
 			t.Errorf("%s: %q", answer, out)
@@ -207,6 +209,7 @@ func TestAnAnswerThatIsTooLargeIsAnError(t *testing.T) {
 	for _, script := range []string{
 		`printf '{"jsonrpc":"2.0","id":7,"result":{"a":"'; ` + big + `echo '"}}'`,
 		`printf '{"result":{"a":"'; ` + big + `echo '"},"jsonrpc":"2.0","id":7}'`,
+		`printf '{"jsonrpc": "2.0", "id": 7, "result": {"a": "'; ` + big + `echo '"}}'`,
 	} {
 		out, _ := said(t, script+`; echo '{"jsonrpc":"2.0","id":8,"result":{}}'`)
 		if len(out) != 2 || !strings.Contains(out[0], `"id":7,"error"`) || !strings.Contains(out[0], "too large") ||

@@ -11,7 +11,7 @@ import (
 )
 
 func TestALargeLineThatAnswersNothingIsSkipped(t *testing.T) {
-	m, bad := decodeLine([]byte(strings.Repeat("x", 100)), MaxMessage, MaxMessage)
+	m, bad := decodeLine(nil, outlineOf([]byte(strings.Repeat("x", 100))), 99)
 	if len(m) != 0 || len(bad) != 1 || bad[0].id != nil {
 		t.Errorf("%v, %v", m, bad)
 	}
