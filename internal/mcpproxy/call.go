@@ -289,7 +289,7 @@ type refusal struct {
 }
 
 // MetaKey is the _meta field with the verdict in results that the proxy makes. It is meant for hosts.
-const MetaKey = "lazaret/verdict"
+const MetaKey = ownMeta + "verdict"
 
 // verdictMeta is the value of MetaKey.
 type verdictMeta struct {

@@ -52,7 +52,11 @@ var folded = func() map[string]bool {
 // undefined reports whether the protocol does not define a field name.
 func undefined(name string) bool { return !known[name] }
 
-// vet returns an error if different readers would parse a part of a message differently.
+// ownMeta begins the names in a _meta that only the proxy may use.
+const ownMeta = "lazaret/"
+
+// vet returns an error if different readers would parse a part of a message differently, or if it has a name
+// that only the proxy may use.
 func vet(raw json.RawMessage) error {
 	if len(raw) == 0 {
 		return nil
@@ -88,11 +92,27 @@ func vetNames(v any, depth int) error {
 			if !known[k] && folded[mcpwire.Fold(k)] {
 				return fmt.Errorf("the name %q differs from one of the protocol only in letter case", streams.Clip(k, 60))
 			}
+			if k == "_meta" {
+				if err := vetMeta(x); err != nil {
+					return err
+				}
+			}
 			if known[k] && !free[k] {
 				if err := vetNames(x, depth+1); err != nil {
 					return err
 				}
 			}
+		}
+	}
+	return nil
+}
+
+// vetMeta returns an error if a _meta has a name that only the proxy may use.
+func vetMeta(meta any) error {
+	names, _ := meta.(map[string]any)
+	for k := range names {
+		if strings.HasPrefix(mcpwire.Fold(k), ownMeta) {
+			return fmt.Errorf("its _meta has the name %q, which is the proxy's own", streams.Clip(k, 60))
 		}
 	}
 	return nil
@@ -109,7 +129,7 @@ func vetAnnotations(raw json.RawMessage) error {
 }
 
 // vetResponse checks a response as vet does. A response must hold either a result, which is an object,
-// or an error. Its _meta must not contain names that start with lazaret/, which only the proxy sets.
+// or an error.
 func vetResponse(m *jsonrpc.Response) error {
 	if err, ok := m.Extra.(error); ok {
 		return err
@@ -131,11 +151,6 @@ func vetResponse(m *jsonrpc.Response) error {
 	}
 	if json.Unmarshal(m.Result, &r) != nil {
 		return errors.New("its _meta is not an object")
-	}
-	for k := range r.Meta {
-		if strings.HasPrefix(mcpwire.Fold(k), "lazaret/") {
-			return fmt.Errorf("its _meta has the name %q, which is the proxy's own", streams.Clip(k, 60))
-		}
 	}
 	return nil
 }
