@@ -81,7 +81,7 @@ func TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn(t *testing.T) {
 	context.AfterFunc(ctx, func() { out.Close() })
 	done := make(chan error, 1)
 	go func() {
-		done <- mcpproxy.Run(ctx, mcpproxy.Config{Session: "s", Log: log}, host, mcpwire.Stdio(in, out), down)
+		done <- mcpproxy.Run(ctx, mcpproxy.Config{Session: "s", Log: log, Pass: []string{"named/ping"}}, host, mcpwire.Stdio(in, out), down)
 	}()
 	c := &lineClient{t, far, bufio.NewReader(near)}
 	c.write(`{"jsonrpc":"2.0","id":50,"method":"prompts/get","params":{"name":"open"}}`)
@@ -91,6 +91,14 @@ func TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":50,"method":"ping"}`, `"id":50,`, `-32600`, `in use`},
 		{`{"jsonrpc":"2.0","id":50.5,"method":"ping"}`, `"id":50.5,`, `-32600`},
 		{`{"jsonrpc":"2.0","id":"24","id":"25","method":"ping"}`, `"id":null`, `-32600`},
+		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, `"id":null`, `-32600`},
+		{`{"jsonrpc":"2.0","id":7,"method":"Tools/call","params":{"name":"ping"}}`, `"id":7,`, `-32601`, `Tools/call`},
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/call ","params":{"name":"ping"}}`, `"id":7,`, `-32601`},
+		{`{"jsonrpc":"2.0","id":7,"method":"tools\/\u002fcall","params":{"name":"ping"}}`, `"id":7,`, `-32601`},
+		{`{"jsonrpc":"2.0","id":7,"method":"acme/ping"}`, `"id":7,`, `-32601`},
+		{`{"jsonrpc":"2.0","id":7,"method":"notifications/ping"}`, `"id":7,`, `-32601`},
+		{`{"jsonrpc":"2.0","id":7,"method":"named/ping"}`, `"id":7,`, `"result":{}`}, // Config.Pass names it
+		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":{"lazaret/verdict":{}}}}`, `"id":7,`, `-32602`, `_meta`},
 		{`{"jsonrpc":"2.0","id":7,"Method":"tools/call","method":"ping"}`, `"id":7,`, `-32600`, `Method`},
 		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":{},"params":{}}`, `"id":7,`, `-32600`, `params`},
 		{`{"jsonrpc":"2.0","id":10,"method":"resources/read","params":{"uri":"u:results"}}`, `"id":10,`, `refused`},

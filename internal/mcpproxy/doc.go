@@ -10,10 +10,12 @@
 //     and lists, sampling requests, notifications.
 //   - A server's tools are listed and callable only after a person has accepted them. When
 //     a tool changes, all of them must be accepted again.
+//   - Other requests of a client are passed on if their method is one of the protocol, or if the operator
+//     has named it. A server might carry out others as a tools/call.
 //
-// Everything else is passed on unchanged and in order: requests of either side, notifications,
+// Everything else is passed on unchanged and in order: requests of the server, notifications,
 // cancellation, progress. The proxy forwards messages and does not use an SDK's client and server, so
-// that it loses nothing of a protocol version that it does not know.
+// that it loses no field of a protocol version that it does not know.
 //
 // It does not see an agent's built-in tools.
 package mcpproxy

@@ -42,7 +42,9 @@ type Config struct {
 	// ApprovalURL is the URL of the approval page of a hold, where {hold} stands for its id. Clients
 	// that can open a URL show it to their user. Empty means no page.
 	ApprovalURL string
-	Log         *slog.Logger
+	// Pass are methods of extensions whose requests are passed on without a verdict.
+	Pass []string
+	Log  *slog.Logger
 }
 
 // DefaultWait is below the usual client timeout of 60 s.
@@ -201,6 +203,9 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	case "tools/list":
 		serve = p.listTools
 	default:
+		if err := p.vetMethod(r.Method); err != nil {
+			return p.up.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: err})
+		}
 		if r.Method == "initialize" {
 			p.approver(r)
 		}

@@ -33,8 +33,8 @@ func mcpCommand(a *verb.App) *cobra.Command {
 		Short: "Guard an MCP server (stdio) for an MCP client",
 		Long: `Start an MCP server and act as this server on standard input and output. Every tool call
 is proposed first. The server's results are recorded before they are shown. A person must
-accept the server's list of tools, and again whenever it changes. Other messages pass
-unchanged. Put "lazaret mcp --" in front of the server's command in the configuration of
+accept the server's list of tools, and again whenever it changes. Other messages of the
+protocol pass unchanged. Put "lazaret mcp --" in front of the server's command in the configuration of
 your MCP client. An agent's built-in tools do not pass through it: disable them, or see
 ` + "`lazaret hook`" + ` (docs/mcp.md).
 
@@ -82,12 +82,15 @@ The server does not get the environment variables NATS_* and LAZARET_*.`,
 	f.StringVar(&from, "origin", "tool", "`ORIGIN` of the server's content")
 	f.StringVar(&tokenFile, "token-file", "", "`FILE` with the bearer token for the server at URL")
 	f.StringVar(&cfg.ApprovalURL, "approval-url", "", approvalUsage)
+	f.StringSliceVar(&cfg.Pass, "pass", nil, passUsage)
 
 	f.DurationVar(&cfg.Wait, "wait", mcpproxy.DefaultWait, "how long a held call waits for an approval")
 	return c
 }
 
 const approvalUsage = "`URL` of the page on which a person approves {hold}; clients that can open a URL show it"
+
+const passUsage = "`METHOD` of an extension, whose requests pass without a verdict (repeatable)"
 
 // mcpConn connects with the credential of the proxy's agent.
 func mcpConn(a *verb.App, s *verb.Speaker, log *slog.Logger) (*nats.Conn, error) {

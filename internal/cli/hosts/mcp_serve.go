@@ -119,6 +119,7 @@ path names (docs/mcp.md).`,
 	f.DurationVar(&idle, "idle", mcpwire.DefaultIdle, "how long a session lasts without a request")
 	f.BoolVar(&tokens, "require-token", false, "require a token on this machine too")
 	f.StringVar(&cfg.ApprovalURL, "approval-url", "", approvalUsage)
+	f.StringSliceVar(&cfg.Pass, "pass", nil, passUsage)
 	return c
 }
 

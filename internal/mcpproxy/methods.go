@@ -1,0 +1,30 @@
+package mcpproxy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// unjudged are the protocol's requests of a client that are passed on without a verdict. A call of a tool is
+// proposed, and the list of tools has to be accepted.
+var unjudged = text.Set(`completion/complete initialize logging/setLevel ping prompts/get prompts/list resources/list
+	resources/read resources/subscribe resources/templates/list resources/unsubscribe server/discover
+	subscriptions/listen tasks/cancel tasks/get tasks/list tasks/result tasks/update`)
+
+// vetMethod returns an error if a request must not be passed on without a verdict. Such a request may be a call
+// under another spelling: a server may read Tools/call or tools//call as tools/call.
+func (p *Proxy) vetMethod(method string) *jsonrpc.Error {
+	if unjudged[method] || slices.Contains(p.cfg.Pass, method) {
+		return nil
+	}
+	p.cfg.Log.Warn("a request of the client was refused: its method is not one of MCP, and --pass does not name it",
+		"method", streams.Clip(method, 100))
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("lazaret: the request was refused: %q "+
+		"is not a method of MCP that the proxy knows. The proxy's option --pass names methods of extensions",
+		streams.Clip(method, 100))}
+}
