@@ -51,6 +51,79 @@ func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 	}
 }
 
+// TestMessagesOfAServerKeepTheirOrder has a server write requests, notifications and responses at once. Recording
+// takes longer for the first ones.
+func TestMessagesOfAServerKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
+	long := strings.Repeat("These are long minutes. ", 20_000)
+	x := p.rawProxy(func(r *jsonrpc.Request, say func(string)) {
+		switch r.Method {
+		case "tools/list":
+			say(reply(r, offersRead))
+		case "ping":
+			say(fmt.Sprintf(`{"jsonrpc":"2.0","id":901,"method":"sampling/createMessage","params":{"systemPrompt":"m1 %s"}}`, long))
+			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"m2"}}`)
+			say(`{"jsonrpc":"2.0","id":902,"method":"roots/list","params":{"_meta":{"n":"m3"}}}`)
+			say(reply(r, `"result":{"n":"m4"}`))
+		case "prompts/get", "tools/call":
+			say(reply(r, `"result":{"content":[{"type":"text","text":"m5 `+long+`"}]}`))
+			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"m6"}}`)
+			say(`{"jsonrpc":"2.0","id":903,"method":"roots/list","params":{"_meta":{"n":"m7"}}}`)
+			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"last"}}`)
+		}
+	})
+	for i, method := range []string{"ping", "prompts/get", "tools/call"} {
+		id, err := jsonrpc.MakeID(float64(i + 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.client.Write(x.ctx, &jsonrpc.Request{ID: id, Method: method,
+			Params: json.RawMessage(`{"name":"read_it","arguments":{}}`)}); err != nil {
+			t.Fatal(err)
+		}
+		want := "m5 m6 m7 last"
+		if method == "ping" {
+			want = "m1 m2 m3 m4"
+		}
+		for w := range strings.FieldsSeq(want) {
+			m, err := x.client.Read(x.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line, err := jsonrpc.EncodeMessage(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(line), w) {
+				t.Fatalf("%s: the client hears %.200s before %s", method, line, w)
+			}
+		}
+	}
+}
+
+// TestAnAnswerToARequestThatTheServerDidNotGetIsDropped has a server answer the client's request for the list of
+// tools. The proxy answers this request, with the accepted tools.
+func TestAnAnswerToARequestThatTheServerDidNotGetIsDropped(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, embedded.Config{})
+	x := p.rawProxy(func(r *jsonrpc.Request, say func(string)) {
+		for _, id := range []string{"1", "2"} {
+			say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"tools":[{"name":"t","description":"POISON","inputSchema":{}}],` +
+				`"content":[{"type":"text","text":"POISON"}]}}`)
+		}
+		say(reply(r, offersRead))
+	})
+	r, _ := x.ask(1, "tools/list", `{}`)
+	if r.Error != nil || strings.Contains(string(r.Result), "POISON") {
+		t.Errorf("the client hears of the tools %s, %v", r.Result, r.Error)
+	}
+	r, _ = x.ask(2, "tools/call", `{"name":"read_it","arguments":{}}`)
+	if strings.Contains(string(r.Result), "POISON") {
+		t.Errorf("the client hears of a call %s, %v", r.Result, r.Error)
+	}
+}
+
 // rawProxied is a proxy between a client and a server that write JSON directly.
 type rawProxied struct {
 	p      *pipeline

@@ -74,8 +74,11 @@ type Proxy struct {
 	asks       bool     // the client can open a URL for its user; guarded by mu
 	wg         sync.WaitGroup
 	serving    sync.WaitGroup // tools/call and similar requests in progress
-	notes      chan struct{}  // semaphore: one element per notification being recorded
-	noted      chan struct{}  // closed when the last notification is passed on; only the reader of down uses it
+	notes      chan struct{}  // semaphore: one element per request or notification of the server being recorded
+
+	// Only the reader of down uses the following fields.
+	noted   chan struct{}   // closed when the last request or notification of the server is passed on
+	replies *sync.WaitGroup // responses that were read after it and are not passed on yet
 }
 
 // asked is a request that the proxy made and that has no response yet.
@@ -90,8 +93,9 @@ type call struct {
 	params json.RawMessage
 	cancel context.CancelFunc     // cancels a tools/call or tools/list; nil for other methods
 	answer chan *jsonrpc.Response // receives the answer to a tools/call; nil for other methods
-	passed bool                   // the request was sent to the server
+	passed bool                   // the request was sent to the server; guarded by the proxy's mu
 	size   int64                  // bytes of its answer, if the answer is large; guarded by the proxy's mu
+	ended  chan struct{}          // closed when a tools/call has ended
 }
 
 // Run passes messages between a client and a server until either ends, and closes both. It returns nil
@@ -114,6 +118,7 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 		calls: make(map[jsonrpc.ID]*call), own: make(map[jsonrpc.ID]asked), pending: make(map[string][]proposed)}
 	p.tools = newCatalogue(p)
 	p.notes, p.noted = make(chan struct{}, maxNotes), make(chan struct{})
+	p.replies = new(sync.WaitGroup)
 	close(p.noted)
 	client, server := make(chan error, 1), make(chan error, 1)
 	go func() { client <- p.read(ctx, up, p.fromClient) }()
@@ -195,7 +200,7 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 		}
 		return p.down.Write(ctx, m)
 	}
-	c := &call{method: r.Method, params: r.Params}
+	c := &call{method: r.Method, params: r.Params, ended: make(chan struct{})}
 	serve := p.callTool
 	switch r.Method {
 	case "tools/call":
@@ -228,6 +233,7 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	p.serving.Add(1)
 	p.wg.Go(func() {
 		defer p.serving.Done()
+		defer close(c.ended)
 		defer p.leave(c)
 		defer c.cancel()
 		resp := serve(ctx, c, r)
@@ -294,42 +300,52 @@ func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 		if m.Method == "notifications/tools/list_changed" {
 			p.tools.changed()
 		}
-		if m.ID.IsValid() {
-			p.wg.Go(func() { p.question(ctx, m) })
-		} else {
-			p.note(ctx, m)
-		}
+		p.tell(ctx, m)
 	}
 	return nil
 }
 
-// maxNotes is the maximum number of server notifications that are recorded at the same time.
+// maxNotes is the maximum number of server requests and notifications that are recorded at the same time.
 const maxNotes = 64
 
 // ordinary are the notifications whose method name is not recorded.
 var ordinary = text.Set(`cancelled elicitation/complete message progress prompts/list_changed resources/list_changed
 	resources/updated subscriptions/acknowledged tasks/status tools/list_changed`)
 
-// note passes on a server notification after its text is recorded and all earlier notifications are
-// passed on. Only the goroutine that reads the server calls it.
-func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
-	said := together(walk(nil, "", p.unsubscribed(decoded(m.Params)), false))
-	if name, ok := strings.CutPrefix(m.Method, "notifications/"); !ok || !ordinary[name] {
-		said = append(said, m.Method)
-	}
-	before, done := p.noted, make(chan struct{})
-	p.noted = done
+// tell passes on a request, such as sampling, or a notification of the server after its text is recorded and all
+// earlier messages of the server are passed on. Only the goroutine that reads the server calls it.
+func (p *Proxy) tell(ctx context.Context, m *jsonrpc.Request) {
+	said := p.wordsOf(m)
+	before, replies, done := p.noted, p.replies, make(chan struct{})
+	p.noted, p.replies = done, new(sync.WaitGroup)
 	p.notes <- struct{}{}
 	p.wg.Go(func() {
 		defer func() { <-p.notes; close(done) }()
 		err := p.observe(ctx, m.Method, "", "", nil, said)
-		<-before
 		if err != nil {
-			p.cfg.Log.Warn("a notification of the server was not passed on", "method", streams.Clip(m.Method, 100), "err", err)
-			return
+			p.cfg.Log.Warn("a message of the server was not passed on", "method", streams.Clip(m.Method, 100), "err", err)
+			if m.ID.IsValid() {
+				p.send(p.down, fault(m.ID, jsonrpc.CodeInternalError, "not passed on: it could not be recorded"))
+			}
 		}
-		p.send(p.up, m)
+		<-before
+		replies.Wait()
+		if err == nil {
+			p.send(p.up, m)
+		}
 	})
+}
+
+// wordsOf returns the texts to record of a request or a notification of the server.
+func (p *Proxy) wordsOf(m *jsonrpc.Request) []string {
+	if m.ID.IsValid() {
+		return spoken(m.Params)
+	}
+	said := together(walk(nil, "", p.unsubscribed(decoded(m.Params)), false))
+	if name, ok := strings.CutPrefix(m.Method, "notifications/"); !ok || !ordinary[name] {
+		said = append(said, m.Method)
+	}
+	return said
 }
 
 // unsubscribed removes the id of the client's subscription from the params of a notification.
@@ -356,33 +372,39 @@ func (p *Proxy) unsubscribed(params any) any {
 }
 
 // answered handles a response of the server: to a request of the proxy, to a waiting tools/call, or to
-// a forwarded request. A forwarded response follows the notifications that preceded it.
+// a forwarded request. A forwarded response follows the requests and notifications that preceded it. Responses
+// do not wait for each other.
 func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
-	before := p.noted
+	before, replies := p.noted, p.replies
 	if p.answeredOwn(p.down, m) {
 		return
 	}
 	p.mu.Lock()
 	c := p.calls[m.ID]
+	passed := c != nil && c.passed
 	p.mu.Unlock()
-	if c == nil {
-		return // no request waits for it
+	if !passed {
+		return // the server was not asked, or no longer is
 	}
 	if !p.enter(ctx, c, m) {
 		return
 	}
+	replies.Add(1)
 	if c.answer != nil {
 		p.wg.Go(func() {
+			defer replies.Done()
 			<-before
 			select {
 			case c.answer <- m:
 			default: // the server responded twice
 			}
+			<-c.ended
 		})
 		return
 	}
 	p.serving.Add(1)
 	p.wg.Go(func() {
+		defer replies.Done()
 		defer p.serving.Done()
 		defer p.leave(c)
 		defer c.cancel()
@@ -392,17 +414,6 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 			p.send(p.up, m)
 		}
 	})
-}
-
-// question records a server request, such as sampling, and then passes it on. The text of a sampling
-// request reaches a model.
-func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
-	if err := p.observe(ctx, m.Method, "", "", nil, spoken(m.Params)); err != nil {
-		p.cfg.Log.Warn("a request of the server was not passed on", "method", m.Method, "err", err)
-		p.send(p.down, fault(m.ID, jsonrpc.CodeInternalError, "not passed on: it could not be recorded"))
-		return
-	}
-	p.send(p.up, m)
 }
 
 // answeredOwn delivers a response to a request of the proxy, and reports whether there is one with its
