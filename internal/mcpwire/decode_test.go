@@ -179,3 +179,22 @@ func TestTheIDOfALargeMessageIsFoundWhereverItStands(t *testing.T) {
 		}
 	}
 }
+
+// FuzzOutline checks that the outline of a short JSON object has the same outermost members as the object.
+func FuzzOutline(f *testing.F) {
+	f.Add([]byte(`{"jsonrpc": "2.0", "id": 7, "result": {"id": [8, "}\"", {"method": null}]}}`))
+	f.Add([]byte(` {"a\\\"":"\\","error":[{}],"id":"x\u0022","ID":1}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !json.Valid(raw) || len(raw) > maxShort {
+			return
+		}
+		want, got := readOutermost(raw), readOutermost(outlineOf(raw).text)
+		if got.object != want.object || got.response != want.response || got.outcome != want.outcome ||
+			len(got.ids) != len(want.ids) {
+			t.Fatalf("%s is read as %+v, and its outline %s as %+v", raw, want, outlineOf(raw).text, got)
+		}
+		if id := want.id(); string(got.id()) != string(id) {
+			t.Fatalf("the id of %s is %s, and that of its outline %s", raw, id, got.id())
+		}
+	})
+}
