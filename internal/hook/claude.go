@@ -11,6 +11,9 @@ var ClaudeCode = &Host{Name: "claude", Title: "Claude Code", File: ".claude/sett
 	// The matcher of FileChanged lists the files to watch.
 	Matchers: map[string]string{FileChanged: "CLAUDE.md|CLAUDE.local.md|AGENTS.md|MEMORY.md"},
 	HTTP:     true, Replaces: true, Asks: true, Catalogue: OwnTools, off: "disableAllHooks",
+	local: []string{".claude/settings.local.json"},
+	managed: map[string]string{"linux": "/etc/claude-code", "darwin": "/Library/Application Support/ClaudeCode",
+		"windows": `C:\Program Files\ClaudeCode`},
 	decode: func(b []byte) (*Event, error) {
 		e, err := read[Event](b)
 		if err != nil {

@@ -53,9 +53,6 @@ func (h *handler) started(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := h.noteSettings(); err != nil {
-		return err
-	}
 	return h.entered(ctx)
 }
 

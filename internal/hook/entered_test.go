@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"lazaret/client"
@@ -215,40 +214,6 @@ func TestTheSummaryOfACompactionIsAMemoryOfItsOwnOriginBehindARestorePoint(t *te
 	say(t, cfg, c, cwd, SessionStart, `,"source":"clear"`)
 	if a := say(t, cfg, c, cwd, PreToolUse, fmt.Sprintf(reads, "t3")); a != nil {
 		t.Errorf("a new context: %+v", a.Specific)
-	}
-}
-
-func TestSettingsThatLoseTheHookAreBlockedAndRaiseAnAlert(t *testing.T) {
-	cfg, c := agent(t)
-	cwd := t.TempDir()
-	file := filepath.Join(cwd, ".claude", "settings.json")
-	if err := ClaudeCode.Install(file, Handler{Command: "lazaret-hook claude", Timeout: time.Second}); err != nil {
-		t.Fatal(err)
-	}
-	changed := func() *Answer {
-		return say(t, cfg, c, cwd, ConfigChange, `,"source":"project_settings","file_path":"`+file+`"`)
-	}
-	say(t, cfg, c, cwd, SessionStart, `,"source":"startup"`)
-	if a := changed(); a != nil {
-		t.Fatalf("the hook is still there: %+v", a)
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, without := range []string{"{}", strings.Replace(string(b), "{", `{"disableAllHooks": true,`, 1),
-		strings.Replace(string(b), `"PreToolUse"`, `"PreToolUsed"`, 1)} {
-		put(t, file, without)
-		a := changed()
-		if a == nil || a.Decision != "block" || !strings.Contains(a.Reason, "hook-removed") {
-			t.Errorf("%s: %+v", without, a)
-		}
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if a := changed(); a == nil || a.Decision != "block" {
-		t.Errorf("without the file: %+v", a)
 	}
 }
 

@@ -36,6 +36,10 @@ type Host struct {
 	memory []string
 	// off is the settings field that disables all hooks.
 	off string
+	// local lists further settings files of a project. managed is the folder of the administrator's settings
+	// files, by operating system.
+	local   []string
+	managed map[string]string
 
 	decode func([]byte) (*Event, error)
 	encode func(*Event, *Answer) any

@@ -60,29 +60,6 @@ func (h *Host) Uninstall(file string) (found bool, err error) {
 	return found && err == nil, err
 }
 
-// Installed reports whether settings contain the handler for every event in Events.
-func (h *Host) Installed(settings []byte) bool {
-	all, err := parseSettings(settings)
-	if err != nil {
-		return false
-	}
-	if off := member(all, h.off); h.off != "" && off != nil && strings.TrimSpace(string(off.Pack())) == "true" {
-		return false
-	}
-	hooks := member(all, "hooks")
-	for _, event := range h.Events {
-		list := member(hooks, event)
-		if list == nil {
-			return false
-		}
-		a, ok := list.Value.(*hujson.Array)
-		if !ok || !slices.ContainsFunc(a.Elements, h.ours) {
-			return false
-		}
-	}
-	return true
-}
-
 // With returns settings with the handler added. Formatting and comments of the rest are preserved.
 func (h *Host) With(settings []byte, with Handler) ([]byte, error) {
 	settings, err := h.Without(settings)

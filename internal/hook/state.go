@@ -54,16 +54,14 @@ func (s *state) make() error {
 func over(folder fs.FileInfo) bool { return time.Since(folder.ModTime()) > 7*24*time.Hour }
 
 // Erasable returns the files with content of agents or people below the folder of all sessions' state. It omits
-// a session's list of settings files while the session may continue, and files that Erase emptied.
+// files that Erase emptied.
 func Erasable(root string) (paths []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		var i, folder fs.FileInfo
+		var i fs.FileInfo
 		if err == nil && !d.IsDir() {
-			if i, err = d.Info(); err == nil {
-				folder, err = os.Stat(filepath.Dir(path))
-			}
+			i, err = d.Info()
 		}
-		if err != nil || i == nil || blocks(path) && i.Size() == 0 || d.Name() == settingsNote && !over(folder) {
+		if err != nil || i == nil || blocks(path) && i.Size() == 0 {
 			return unlessGone(err) // there are no hooks, or a hook took the file meanwhile
 		}
 		paths = append(paths, path)

@@ -48,24 +48,19 @@ func TestOldSessionsAreKeptWhileSomethingStopsThem(t *testing.T) {
 	}
 }
 
-// The content of a session's state is erased. A session that was stopped stays stopped, and the list of settings
-// files stays while the session may go on.
+// The content of a session's state is erased. A session that was stopped stays stopped.
 func TestErasureOfItsStateLetsNoSessionGoOn(t *testing.T) {
 	const text = `{"memory":{"content":"the parcel of p-17"}}`
 	data := t.TempDir()
 	root := filepath.Join(data, "hooks", "demo")
 	for session, name := range map[string]string{"spooled": spoolPrefix + "1", "file": fileEntry + "1",
-		"summary": summaryEntry + "1", "held": "held-1", "open": settingsNote, "old": settingsNote} {
+		"summary": summaryEntry + "1", "held": "held-1"} {
 		if err := (&state{filepath.Join(root, "agent", session)}).write(name, json.RawMessage(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	then := time.Now().Add(-8 * 24 * time.Hour)
-	if err := os.Chtimes(filepath.Join(root, "agent", "old"), then, then); err != nil {
-		t.Fatal(err)
-	}
 	files, err := Erasable(root)
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 4 {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, file := range files {
@@ -90,11 +85,8 @@ func TestErasureOfItsStateLetsNoSessionGoOn(t *testing.T) {
 		}
 	}
 	left, err := os.ReadDir(filepath.Join(root, "agent"))
-	if err != nil || len(left) != 4 {
+	if err != nil || len(left) != 3 {
 		t.Errorf("folders %v, %v", left, err)
-	}
-	if b, err := os.ReadFile(filepath.Join(root, "agent", "open", settingsNote)); err != nil || string(b) != text {
-		t.Errorf("the list of settings files: %s, %v", b, err)
 	}
 	if files, err := Erasable(root); err != nil || len(files) > 0 {
 		t.Errorf("afterwards: %q, %v", files, err)

@@ -179,7 +179,10 @@ func (c *command) answer(cmd *cobra.Command) error {
 		}
 		cfg.State = filepath.Join(dir, "lazaret", "hook", cfg.Project, cfg.Agent)
 	}
-	cfg.Read = readFile
+	cfg.Read, cfg.Folder, cfg.Settings = readFile, os.Getenv("CLAUDE_PROJECT_DIR"), c.file
+	if os.Getenv("CLAUDE_PLUGIN_ROOT") == "" {
+		cfg.Handler = c.handler(line(os.Args))
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), c.conn.Timeout+2*cfg.Wait)
 	defer cancel()
 	answer, err := c.ask(ctx, cfg, e)
@@ -264,9 +267,7 @@ func (c *command) settings(cmd *cobra.Command) error {
 	if err != nil || c.conn.Server != "" || c.conn.Context != "" {
 		data = ""
 	}
-	with := hook.Handler{Timeout: Limit(c.conn.Timeout + 2*c.cfg.Wait)}
 	if c.url != "" {
-		with.URL = strings.TrimRight(c.url, "/") + "/v1/hooks/" + c.host.Name
 		if data != "" && c.cfg.State == "" {
 			c.cfg.State = filepath.Join(data, "hooks", c.project, c.agent)
 		}
@@ -280,8 +281,18 @@ func (c *command) settings(cmd *cobra.Command) error {
 		}
 	}
 	words := []string{CommandLine(exe, c.host.Name, c.project, c.agent, data)}
+	if c.file != "" {
+		abs, err := filepath.Abs(c.file)
+		if err == nil {
+			err = cmd.Flags().Set("settings", abs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// The command needs http and settings too, to compare the host's settings with what is written here.
 	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "spotlight",
-		"fail-open", "wait", "state"} {
+		"fail-open", "wait", "state", "http", "settings"} {
 		if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {
 			words = append(words, "--"+name+"="+shellWord(fl.Value.String()))
 		}
@@ -291,8 +302,7 @@ func (c *command) settings(cmd *cobra.Command) error {
 		return fmt.Errorf("%w\nnothing was installed: every call would be refused", err)
 	}
 	done()
-	with.Command = strings.Join(words, " ")
-	if err := c.host.Install(file, with); err != nil {
+	if err := c.host.Install(file, c.handler(strings.Join(words, " "))); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it takes effect at the agent's next start\n", file,
@@ -301,6 +311,28 @@ func (c *command) settings(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), c.host.Note)
 	}
 	return nil
+}
+
+// handler returns the entry of the host's settings with this command line.
+func (c *command) handler(line string) hook.Handler {
+	h := hook.Handler{Command: line, Timeout: Limit(c.conn.Timeout + 2*c.cfg.Wait)}
+	if c.url != "" {
+		h.URL = strings.TrimRight(c.url, "/") + "/v1/hooks/" + c.host.Name
+	}
+	return h
+}
+
+// line returns the command line that settings writes for the arguments of a process.
+func line(args []string) string {
+	words := make([]string, len(args))
+	for i, arg := range args {
+		if name, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(name, "--") {
+			words[i] = name + "=" + shellWord(value)
+		} else {
+			words[i] = shellWord(arg)
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // shared returns the absolute path of the folder of state that this command shares with the gateway. It returns an
