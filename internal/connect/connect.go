@@ -51,13 +51,19 @@ type Config struct {
 	Record  string                        // path of the record, which has the original files
 	Wrap    func(Server) (Server, bool)   // returns the server started through lazaret mcp; false: do not change it
 	Handler func(*hook.Host) hook.Handler // returns the handler of a host's hooks
+	// Installed returns the handler that a command line in a host's settings belongs to. It returns an error if
+	// Lazaret does not write this line.
+	Installed func(h *hook.Host, line string) (hook.Handler, error)
+	// Folder is a project folder whose settings Status reads too; empty: none.
+	Folder string
 }
 
 // Found is the state of one host.
 type Found struct {
 	Host  string   `json:"host"`
-	Hooks string   `json:"hooks,omitzero"` // installed, missing, or none: no supported hooks
+	Hooks string   `json:"hooks,omitzero"` // installed, missing, changed: they do not guard, or none: no supported hooks
 	File  string   `json:"hooks_file,omitzero"`
+	Why   string   `json:"hooks_why,omitzero"` // why changed hooks do not guard
 	MCP   []Wiring `json:"mcp,omitzero"`
 	Error string   `json:"error,omitzero"`
 }
@@ -102,12 +108,7 @@ func Status(cfg Config) ([]Found, error) {
 		f := Found{Host: h.Name, Hooks: "none"}
 		var failed []error
 		if h.Hooks != nil {
-			f.Hooks, f.File = "missing", filepath.Join(cfg.Home, h.Hooks.File)
-			b, err := read(f.File)
-			failed = append(failed, err)
-			if h.Hooks.Installed(b) {
-				f.Hooks = "installed"
-			}
+			failed = append(failed, f.hooks(cfg, h.Hooks))
 		}
 		for _, file := range h.MCP {
 			path := filepath.Join(cfg.Home, file.Path)
@@ -126,6 +127,33 @@ func Status(cfg Config) ([]Found, error) {
 		all = append(all, f)
 	}
 	return all, nil
+}
+
+// hooks sets the state of a host's hooks. They are installed if the host runs those of one command line as Install
+// registers them.
+func (f *Found) hooks(cfg Config, h *hook.Host) error {
+	f.Hooks, f.File = "missing", filepath.Join(cfg.Home, h.File)
+	layers, err := h.Layers(cfg.Home, cfg.Folder, "", os.ReadFile)
+	if err != nil {
+		return err
+	}
+	for _, line := range h.Commands(layers) {
+		file, why := f.File, ""
+		with, err := cfg.Installed(h, line)
+		if err != nil {
+			why = err.Error()
+		} else if file, why, err = h.Lost(layers, with); err != nil {
+			return err
+		}
+		if why == "" {
+			f.Hooks, f.Why = "installed", ""
+			return nil
+		}
+		if f.Hooks == "missing" {
+			f.Hooks, f.File, f.Why = "changed", file, why
+		}
+	}
+	return nil
 }
 
 func wiring(path string, s Server) Wiring {

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,9 +76,17 @@ func setUp(t *testing.T) Config {
 			return Server{Name: s.Name, Command: "/opt/lazaret", Args: append(args, s.Args...)},
 				!strings.Contains(s.URL, "closed")
 		},
-		Handler: func(h *hook.Host) hook.Handler {
-			return hook.Handler{Command: "/opt/lazaret hook " + h.Name + " --data /d", Timeout: 25 * time.Second}
+		Handler: installed,
+		Installed: func(h *hook.Host, line string) (hook.Handler, error) {
+			if line != installed(h).Command {
+				return hook.Handler{}, errors.New("another line")
+			}
+			return installed(h), nil
 		}}
+}
+
+func installed(h *hook.Host) hook.Handler {
+	return hook.Handler{Command: "/opt/lazaret hook " + h.Name + " --data /d", Timeout: 25 * time.Second}
 }
 
 func write(t *testing.T, file, text string) {
@@ -293,6 +302,62 @@ func TestAFileThatCannotBeReadIsNotTouchedAndIsNamed(t *testing.T) {
 	for _, f := range found {
 		if (f.Host == "Cursor" || f.Host == "Codex") && f.Guarded() {
 			t.Errorf("%s is taken for guarded", f.Host)
+		}
+	}
+}
+
+func TestHooksThatAreTurnedOffOrWeakenedDoNotGuard(t *testing.T) {
+	cfg := setUp(t)
+	apply(t, cfg)
+	cfg.Folder = t.TempDir()
+	state := func(host string) Found {
+		t.Helper()
+		all, err := Status(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all {
+			if f.Host == host {
+				return f
+			}
+		}
+		t.Fatalf("no %s", host)
+		return Found{}
+	}
+	local := filepath.Join(cfg.Folder, ".claude/settings.local.json")
+	for file, text := range map[string]string{local: `{"disableAllHooks": true}`,
+		filepath.Join(cfg.Folder, ".claude/settings.json"): `{"env": {"HOME": "/tmp/x"}}`} {
+		write(t, file, text)
+		if f := state("Claude Code"); f.Hooks != "changed" || f.Guarded() || f.File != file || f.Why == "" {
+			t.Errorf("%s: %+v", text, f)
+		}
+		write(t, file, `{"model": "opus"}`)
+		if f := state("Claude Code"); f.Hooks != "installed" {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, x := range []struct{ host, file, old, by string }{
+		{"Claude Code", ".claude/settings.json", `"timeout": 25`, `"timeout": 1`},
+		{"Claude Code", ".claude/settings.json", `"timeout": 25`, `"timeout": 25, "async": true`},
+		{"Claude Code", ".claude/settings.json", "/opt/lazaret hook", "true # /opt/lazaret hook"},
+		{"Claude Code", ".claude/settings.json", "--data /d", "--data /d --fail-open"},
+		{"Claude Code", ".claude/settings.json", `"PreToolUse"`, `"PreToolUsed"`},
+		{"Codex", ".codex/hooks.json", "--data /d", "--data /e"},
+		{"Cursor", ".cursor/hooks.json", `"failClosed": true`, `"failClosed": false`},
+		{"Gemini CLI", ".gemini/settings.json", `"timeout": 25000`, `"timeout": 25`},
+	} {
+		file := filepath.Join(cfg.Home, x.file)
+		b, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(b), x.old) {
+			t.Fatalf("%s: %v, %s", x.file, err, b)
+		}
+		write(t, file, strings.Replace(string(b), x.old, x.by, 1))
+		if f := state(x.host); f.Hooks != "changed" || f.Why == "" || f.Guarded() {
+			t.Errorf("%s: %+v", x.by, f)
+		}
+		write(t, file, string(b))
+		if f := state(x.host); f.Hooks != "installed" {
+			t.Errorf("restored: %+v", f)
 		}
 	}
 }

@@ -186,29 +186,33 @@ func (h *Host) entry(event string, with Handler) any {
 	return group
 }
 
-// ours reports whether an entry of an event's list contains only handlers of Lazaret.
-func (h *Host) ours(v hujson.Value) bool {
+// named is what a handler in settings names.
+type named struct {
+	Command string `json:"command"`
+	URL     string `json:"url"`
+}
+
+// handlersOf returns the handlers of an entry of an event's list: those of a group, or the entry itself.
+func handlersOf(v hujson.Value) []named {
 	var g struct {
-		Command string `json:"command"`
-		Hooks   []struct {
-			Command string `json:"command"`
-			URL     string `json:"url"`
-		} `json:"hooks"`
+		named
+		Hooks []named `json:"hooks"`
 	}
 	v = v.Clone()
 	v.Standardize()
 	if json.Unmarshal(v.Pack(), &g) != nil {
-		return false
+		return nil
 	}
-	if h.Flat {
-		return isOurs(h.Name, g.Command, "")
+	if g.Command != "" {
+		return append(g.Hooks, g.named)
 	}
-	for _, c := range g.Hooks {
-		if !isOurs(h.Name, c.Command, c.URL) {
-			return false
-		}
-	}
-	return len(g.Hooks) > 0
+	return g.Hooks
+}
+
+// ours reports whether an entry of an event's list contains only handlers of Lazaret.
+func (h *Host) ours(v hujson.Value) bool {
+	all := handlersOf(v)
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c named) bool { return !isOurs(h.Name, c.Command, c.URL) })
 }
 
 func parseSettings(b []byte) (*hujson.Value, error) {

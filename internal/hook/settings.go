@@ -25,8 +25,8 @@ type Layer struct {
 	Text    []byte
 }
 
-// Layers reads the settings files that a host merges: those of the machine, of the user, of a project folder, and
-// the one that other names, if any. read returns fs.ErrNotExist for a file that does not exist.
+// Layers reads the settings files that a host merges: those of the machine, of the user, of a project folder if one
+// is given, and the one that other names, if any. read returns fs.ErrNotExist for a file that does not exist.
 func (h *Host) Layers(home, folder, other string, read func(string) ([]byte, error)) ([]Layer, error) {
 	var layers []Layer
 	add := func(file string, managed bool) error {
@@ -50,6 +50,9 @@ func (h *Host) Layers(home, folder, other string, read func(string) ([]byte, err
 	}
 	files := []string{filepath.Join(home, filepath.FromSlash(h.File))}
 	for _, name := range append([]string{h.File}, h.local...) {
+		if folder == "" {
+			break
+		}
 		files = append(files, filepath.Join(folder, filepath.FromSlash(name)))
 	}
 	files = append(files, other)
@@ -104,6 +107,34 @@ func (h *Host) Lost(layers []Layer, with Handler) (file, why string, err error) 
 		}
 	}
 	return "", "", err
+}
+
+// Commands returns the commands of Lazaret in settings, in order. Layers that cannot be parsed have none.
+func (h *Host) Commands(layers []Layer) (commands []string) {
+	for _, l := range layers {
+		all, err := parseSettings(l.Text)
+		if err != nil {
+			continue
+		}
+		for _, event := range h.Events {
+			list := member(member(all, "hooks"), event)
+			if list == nil {
+				continue
+			}
+			a, ok := list.Value.(*hujson.Array)
+			if !ok {
+				continue
+			}
+			for _, v := range a.Elements {
+				for _, c := range handlersOf(v) {
+					if isOurs(h.Name, c.Command, "") && !slices.Contains(commands, c.Command) {
+						commands = append(commands, c.Command)
+					}
+				}
+			}
+		}
+	}
+	return commands
 }
 
 // parsed is a layer with its parsed text.
@@ -234,7 +265,7 @@ func (h *handler) configured(ctx context.Context) (*Answer, error) {
 	if h.cfg.Read == nil {
 		return nil, nil
 	}
-	layers, err := h.host.Layers(h.path("~/"), cmp.Or(h.cfg.Folder, h.e.CWD), h.cfg.Settings, h.cfg.Read)
+	layers, err := h.host.Layers(h.path("~/"), cmp.Or(h.cfg.Folder, h.e.CWD, "."), h.cfg.Settings, h.cfg.Read)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"lazaret/internal/hook"
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsfiles"
+	"lazaret/pkg/shell"
 	"lazaret/streams"
 )
 
@@ -76,14 +78,14 @@ func Command(use string, conn *natsconn.Flags) *cobra.Command {
 	// Block on unknown flags: settings that were edited, or are of another version, must not let calls pass.
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return blocks(err) })
 	for _, h := range hook.Hosts {
-		cmd.AddCommand(host(h, conn))
+		cmd.AddCommand((&command{conn: conn, host: h}).cobra())
 	}
 	return cmd
 }
 
-// host returns the command for a host.
-func host(h *hook.Host, conn *natsconn.Flags) *cobra.Command {
-	c := &command{conn: conn, host: h}
+// cobra returns the command for a host.
+func (c *command) cobra() *cobra.Command {
+	h := c.host
 	cmd := &cobra.Command{
 		Use:   h.Name,
 		Short: "Answer the hooks of " + h.Title,
@@ -320,6 +322,43 @@ func (c *command) handler(line string) hook.Handler {
 		h.URL = strings.TrimRight(c.url, "/") + "/v1/hooks/" + c.host.Name
 	}
 	return h
+}
+
+// Installed returns the entry of a host's settings that has this command line. It returns an error if --install does
+// not write the line, if the line lets calls pass that get no verdict, or if it is for another data folder than data.
+// With an empty data, it may be for any.
+func Installed(h *hook.Host, text, data string) (hook.Handler, error) {
+	words, ok := shell.Words(text)
+	if !ok || line(words) != text {
+		return hook.Handler{}, fmt.Errorf("--install does not write the command %q", streams.Clip(text, 200))
+	}
+	var conn natsconn.Flags
+	c := &command{conn: &conn, host: h}
+	cmd, root := c.cobra(), &cobra.Command{}
+	conn.Bind(root.PersistentFlags())
+	root.AddCommand(cmd)
+	args := words[1:]
+	if len(args) > 0 && args[0] == "hook" {
+		args = args[1:]
+	}
+	if len(args) == 0 || args[0] != h.Name {
+		return hook.Handler{}, fmt.Errorf("the command %q does not name %s", streams.Clip(text, 200), h.Name)
+	}
+	if err := cmd.ParseFlags(args[1:]); err != nil {
+		return hook.Handler{}, fmt.Errorf("the command %q: %w", streams.Clip(text, 200), err)
+	}
+	switch {
+	case cmd.Flags().NArg() > 0:
+		return hook.Handler{}, fmt.Errorf("the command %q has the argument %q", streams.Clip(text, 200), cmd.Flags().Arg(0))
+	case c.open:
+		return hook.Handler{}, errors.New("--fail-open lets calls pass that get no verdict")
+	case data != "" && conn.Data != data:
+		return hook.Handler{}, fmt.Errorf("the hooks do not ask the pipeline of %s", data)
+	}
+	if _, err := exec.LookPath(words[0]); err != nil {
+		return hook.Handler{}, fmt.Errorf("the host cannot start the hook, so every call passes: %w", err)
+	}
+	return c.handler(text), nil
 }
 
 // line returns the command line that settings writes for the arguments of a process.

@@ -8,6 +8,23 @@ type word struct {
 	wild bool // a shell may expand it to other words
 }
 
+// Words returns the words of a command line that starts one program. ok is false if a shell would do more with the
+// line: expand or substitute a word, redirect to a file, or start another program. The file of an input redirection
+// counts as a word, and a redirection that discards output counts as nothing.
+func Words(line string) (words []string, ok bool) {
+	programs, ok := split(line, true)
+	if !ok || len(programs) != 1 {
+		return nil, false
+	}
+	for _, w := range programs[0] {
+		if w.wild {
+			return nil, false
+		}
+		words = append(words, w.text)
+	}
+	return words, true
+}
+
 // split splits a command line into its programs, at pipes and separators. ok is false if a shell
 // would substitute something, redirect to a file or run something in the background. Discarding
 // output and 2>&1 are allowed. If wild is false, ok is also false if words have expansions or input

@@ -26,7 +26,9 @@ func connectCommand(a *verb.App) *cobra.Command {
 	var home, record string
 	var yes, undo, asJSON bool
 	var left []string // servers that are not changed, each with the reason
-	config := func() (connect.Config, error) { return connectConfig(a, &s, home, record, &left) }
+	config := func(cmd *cobra.Command) (connect.Config, error) {
+		return connectConfig(a, &s, home, record, cmd.Flags().Changed("data"), &left)
+	}
 	c := &cobra.Command{
 		Use:   "connect",
 		Short: "Guard the agent hosts of this machine: hooks and MCP servers",
@@ -42,7 +44,7 @@ since, it removes only its additions. See docs/connect.md.`,
   lazaret connect --undo`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config()
+			cfg, err := config(cmd)
 			if err != nil {
 				return err
 			}
@@ -56,7 +58,7 @@ since, it removes only its additions. See docs/connect.md.`,
 		Use: "status", Short: "Show what is guarded on this machine and what is not", Args: cobra.NoArgs,
 		Long: "Show what is guarded on this machine and what is not. Exit code 2 if something is not.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config()
+			cfg, err := config(cmd)
 			if err != nil {
 				return err
 			}
@@ -96,8 +98,9 @@ since, it removes only its additions. See docs/connect.md.`,
 }
 
 // connectConfig returns the configuration of the changes that guard a host. It appends the servers that are not
-// changed, with the reason, to left.
-func connectConfig(a *verb.App, s *verb.Speaker, home, record string, left *[]string) (connect.Config, error) {
+// changed, with the reason, to left. If named is set, hooks for another data folder do not guard.
+func connectConfig(a *verb.App, s *verb.Speaker, home, record string, named bool, left *[]string) (connect.Config,
+	error) {
 	cfg := connect.Config{Home: home, Record: record}
 	var err error
 	if cfg.Home == "" {
@@ -116,6 +119,15 @@ func connectConfig(a *verb.App, s *verb.Speaker, home, record string, left *[]st
 	data, err := filepath.Abs(a.Conn.Data)
 	if err != nil {
 		return cfg, err
+	}
+	if cfg.Folder, err = os.Getwd(); err != nil {
+		return cfg, err
+	}
+	cfg.Installed = func(h *hook.Host, line string) (hook.Handler, error) {
+		if !named {
+			return hookcli.Installed(h, line, "")
+		}
+		return hookcli.Installed(h, line, data)
 	}
 	cfg.Wrap = func(server connect.Server) (connect.Server, bool) {
 		args := []string{"mcp", "--data", data, "--project", s.Project, "--agent", s.Agent, "--"}
@@ -209,6 +221,8 @@ func show(w io.Writer, found []connect.Found) {
 			fmt.Fprintf(w, "  guarded      its own tools, by hooks in %s\n", f.File)
 		case "missing":
 			fmt.Fprintf(w, "  NOT guarded  its own tools: no hooks in %s\n", f.File)
+		case "changed":
+			fmt.Fprintf(w, "  NOT guarded  its own tools: %s: %s\n", f.File, f.Why)
 		default:
 			fmt.Fprintln(w, "  NOT guarded  its own tools: hooks of this host are not supported")
 		}
