@@ -92,7 +92,12 @@ func (h *handler) memoryWritten() (file, words string) {
 		return file, in.Command
 	case "apply_patch": // Codex
 		words = strings.Join(content.Strings(h.e.Input), "\n")
-		return memoryInPatch(words), words
+		for _, f := range shell.Patched(words) {
+			if IsMemoryFile(f) {
+				return f, words
+			}
+		}
+		return "", ""
 	case "Memory": // Gemini CLI adds a fact to its memory file
 		return "GEMINI.md", in.Fact
 	case "Read", "Grep", "Glob", "LS", "NotebookRead":
@@ -107,18 +112,6 @@ func (h *handler) memoryWritten() (file, words string) {
 		return "", ""
 	}
 	return file, words
-}
-
-// memoryInPatch returns the first memory file that a Codex patch writes, or "".
-func memoryInPatch(patch string) string {
-	for line := range strings.Lines(patch) {
-		for _, mark := range []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "} {
-			if file, ok := strings.CutPrefix(line, mark); ok && IsMemoryFile(strings.TrimSpace(file)) {
-				return strings.TrimSpace(file)
-			}
-		}
-	}
-	return ""
 }
 
 // fileKey returns the memory key of a file.

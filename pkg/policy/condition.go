@@ -32,6 +32,8 @@ const (
 	varProject = "project" // string
 	varAgent   = "agent"   // string
 	varShell   = "shell"   // string: the kind of the command line in args.command, see shellKind
+	// bool: whether the arguments name a file that programs run or read as settings, see settingsNamed
+	varSettings = "settings"
 )
 
 // conditionEnv is the typed CEL environment of conditions. It fails only if this file has a fault.
@@ -48,6 +50,7 @@ var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(varProject, cel.StringType),
 		cel.Variable(varAgent, cel.StringType),
 		cel.Variable(varShell, cel.StringType),
+		cel.Variable(varSettings, cel.BoolType),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(conditionSize),
 		ext.Strings(),
@@ -97,7 +100,7 @@ func (c *call) variables() (map[string]any, error) {
 		words[i] = string(name.text(w))
 	}
 	c.vars = map[string]any{varTool: c.tool, varWords: words, varArgs: args, varProject: c.project, varAgent: c.agent,
-		varShell: shellKind(args)}
+		varShell: shellKind(args), varSettings: settingsNamed(args)}
 	return c.vars, nil
 }
 

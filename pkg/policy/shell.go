@@ -1,6 +1,11 @@
 package policy
 
-import "lazaret/pkg/shell"
+import (
+	"maps"
+	"slices"
+
+	"lazaret/pkg/shell"
+)
 
 // The kinds of command lines, as in the variable shell of conditions.
 const (
@@ -22,4 +27,40 @@ func shellKind(args any) string {
 		return shellOther
 	}
 	return shell.Kind(line)
+}
+
+// pathArguments are the names of arguments that name files of an editing tool.
+var pathArguments = []string{"file_path", "notebook_path", "absolute_path", "relative_path", "target_file", "file",
+	"filename", "path", "paths", "source", "destination"}
+
+// settingsNamed reports whether the arguments of a call name a file that programs run or read as settings without
+// being told to, also in a patch of Codex.
+func settingsNamed(args any) bool {
+	m, _ := args.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		for _, s := range texts(m[name]) {
+			if slices.Contains(pathArguments, name) && shell.Started(s) ||
+				slices.ContainsFunc(shell.Patched(s), shell.Started) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// texts returns a string, or the strings of a list.
+func texts(v any) []string {
+	switch v := v.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var all []string
+		for _, x := range v {
+			if s, ok := x.(string); ok {
+				all = append(all, s)
+			}
+		}
+		return all
+	}
+	return nil
 }

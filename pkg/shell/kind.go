@@ -145,13 +145,22 @@ func builds(words []word) bool {
 	return ok && o.permit(args)
 }
 
-// started reports whether a word names a file that programs run or read as settings without being
-// told to.
+// Started reports whether a path names a file that programs run or read as settings without being told to.
+func Started(path string) bool { return started(strings.ReplaceAll(path, `\`, "/")) }
+
+// started is Started for a word of a command line.
 func started(w string) bool {
-	return slices.ContainsFunc(strings.Split(strings.ToLower(w), "/"), func(p string) bool {
-		return startedNames[strings.TrimLeft(p, "-=")]
-	})
+	parts := strings.Split(strings.ToLower(w), "/")
+	for i, p := range parts {
+		if p = strings.TrimLeft(p, "-="); startedNames[p] && (i+1 == len(parts) || !stored[p+"/"+parts[i+1]]) {
+			return true
+		}
+	}
+	return false
 }
+
+// stored are folders of agents in which they store their own notes and copies of the project.
+var stored = set(".claude/projects .claude/plans .claude/worktrees")
 
 var startedNames = set(`.git .github .gitlab .gitlab-ci.yml .circleci .husky .vscode .idea .claude .codex .cursor
 	.gemini .mcp.json .gitconfig .gitmodules .gitattributes .bashrc .bash_profile .profile .zshrc .zshenv .config .local
