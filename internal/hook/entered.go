@@ -81,7 +81,7 @@ func (h *handler) keepUnadmitted() error {
 			Key: "compaction:" + h.session, Content: h.e.Summary, Channel: streams.ChannelCompaction,
 			Source: "compaction:" + cmp.Or(h.e.Trigger, "auto")}})
 	case FileChanged:
-		if IsMemoryFile(h.e.File) {
+		if h.memoryFile(h.e.File) != "" {
 			files = []string{h.e.File}
 		}
 	case InstructionsLoaded:

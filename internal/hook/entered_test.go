@@ -273,8 +273,8 @@ func TestACommandThatWritesAMemoryFileIsAMemoryWrite(t *testing.T) {
 		"sort -o x y": "",
 	} {
 		h := &handler{e: &Event{Tool: "Bash", Input: asJSON(map[string]any{"command": command})}}
-		if file, words := h.memoryWritten(); file != want || want != "" && words != command {
-			t.Errorf("%q writes %q with %q, want %q", command, file, words, want)
+		if w := h.memoryWritten(); w.file != want || want != "" && w.text != command {
+			t.Errorf("%q writes %+v, want %q", command, w, want)
 		}
 	}
 }

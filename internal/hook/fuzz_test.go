@@ -48,7 +48,7 @@ func FuzzEvent(f *testing.F) {
 					t.Fatalf("%v: %q", err, last)
 				}
 			case PreToolUse:
-				m := h.memory()
+				m := h.memory(h.memoryWritten())
 				if m == nil {
 					return
 				}

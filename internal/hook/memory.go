@@ -3,6 +3,8 @@ package hook
 import (
 	"cmp"
 	"encoding/json"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -63,55 +65,138 @@ func memoryInCommand(command string) string {
 	return ""
 }
 
+// memoryWrite is a write of a call to a memory file.
+type memoryWrite struct {
+	file string
+	text string // the new text, or the command line that writes it
+	// read is set if the text was read from files.
+	read bool
+	// unknown is set if the call writes text that is not in it or in files that can be read.
+	unknown bool
+}
+
 // memory returns the memory write that a call makes, or nil.
-func (h *handler) memory() *streams.Memory {
-	file, words := h.memoryWritten()
-	if file == "" {
+func (h *handler) memory(w memoryWrite) *streams.Memory {
+	if w.file == "" {
 		return nil
 	}
-	return &streams.Memory{Head: h.head(""), Key: h.fileKey(file), Content: cmp.Or(words, "(emptied)"),
+	return &streams.Memory{Head: h.head(""), Key: h.fileKey(w.file), Content: cmp.Or(w.text, "(emptied)"),
 		Category: "instructions", Source: "tool:" + h.e.Tool}
 }
 
-// memoryWritten returns the memory file that a call writes and the new text; file is "" if there is
-// none.
-func (h *handler) memoryWritten() (file, words string) {
+// memoryWritten returns the write of a call to a memory file. Its file is "" if there is none.
+func (h *handler) memoryWritten() memoryWrite {
 	in := h.input()
+	var w memoryWrite
 	switch h.e.tool() {
 	case "Write", "Edit", "MultiEdit", "NotebookEdit":
-		file = cmp.Or(in.File, in.Notebook)
+		w.file = cmp.Or(in.File, in.Notebook)
 		parts := []string{in.Content, in.New, in.Source}
 		for _, e := range in.Edits {
 			parts = append(parts, e.New)
 		}
-		words = strings.Join(nonEmpty(parts), "\n")
+		w.text = strings.Join(nonEmpty(parts), "\n")
 	case "Bash":
-		if file = memoryInCommand(in.Command); !shell.Writes(in.Command) {
-			return "", ""
-		}
-		return file, in.Command
+		return h.memoryByCommand(in.Command)
 	case "apply_patch": // Codex
-		words = strings.Join(content.Strings(h.e.Input), "\n")
-		for _, f := range shell.Patched(words) {
-			if IsMemoryFile(f) {
-				return f, words
+		w.text = strings.Join(content.Strings(h.e.Input), "\n")
+		for _, f := range shell.Patched(w.text) {
+			if w.file = h.memoryFile(f); w.file != "" {
+				return w
 			}
 		}
-		return "", ""
 	case "Memory": // Gemini CLI adds a fact to its memory file
-		return "GEMINI.md", in.Fact
+		return memoryWrite{file: "GEMINI.md", text: in.Fact}
 	case "Read", "Grep", "Glob", "LS", "NotebookRead":
-		return "", ""
 	default: // an editing tool whose name is not known here
-		if h.e.native == "" || h.e.mcp {
-			return "", ""
+		if h.e.native != "" && !h.e.mcp {
+			w.file, w.text = in.File, strings.Join(content.Strings(h.e.Input), "\n")
 		}
-		file, words = in.File, strings.Join(content.Strings(h.e.Input), "\n")
 	}
-	if !IsMemoryFile(file) {
-		return "", ""
+	w.file = h.memoryFile(w.file)
+	return w
+}
+
+// memoryByCommand returns the write of a command line to a memory file. If the command copies files, its text is
+// theirs.
+func (h *handler) memoryByCommand(command string) (w memoryWrite) {
+	if !shell.Writes(command) {
+		return w
 	}
-	return file, words
+	var texts []string
+	size, line := 0, false
+	sinks := shell.Sinks(command, func(file string) bool { return h.memoryFile(file) != "" }, h.folder)
+	for _, s := range sinks {
+		w.file = cmp.Or(w.file, h.memoryFile(s.To))
+		w.unknown, line = w.unknown || !s.Known, line || s.Line
+		for _, from := range s.From {
+			var b []byte
+			err := fs.ErrNotExist
+			if h.cfg.Read != nil {
+				b, err = h.cfg.Read(h.path(from))
+			}
+			if size += len(b); err != nil || size > most {
+				w.unknown = true
+				continue
+			}
+			w.read = true
+			texts = append(texts, strings.ToValidUTF8(string(b), "\uFFFD"))
+		}
+	}
+	if len(sinks) == 0 {
+		w.file = memoryInCommand(command)
+	}
+	if len(sinks) == 0 || line || w.unknown {
+		texts = append([]string{command}, texts...)
+	}
+	w.text = strings.Join(texts, "\n")
+	return w
+}
+
+// folder reports whether a path is that of a folder.
+func (h *handler) folder(file string) bool {
+	i, err := os.Stat(h.path(file))
+	return err == nil && h.cfg.Read != nil && i.IsDir()
+}
+
+// maxLinks is the maximum number of symbolic links that memoryFile follows.
+const maxLinks = 16
+
+// memoryFile returns the memory file that a path names, itself or by symbolic links, or "".
+func (h *handler) memoryFile(file string) string {
+	if file == "" || IsMemoryFile(file) || h.cfg.Read == nil {
+		if IsMemoryFile(file) {
+			return file
+		}
+		return ""
+	}
+	home, err := filepath.EvalSymlinks(h.e.CWD)
+	if err != nil {
+		home = h.e.CWD
+	}
+	at := h.path(file)
+	for range maxLinks {
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(at)); err == nil {
+			at = filepath.Join(dir, filepath.Base(at))
+		}
+		// The folders above that of the agent do not make all its files memory.
+		name := at
+		if rel, err := filepath.Rel(home, at); err == nil && !strings.HasPrefix(rel, "..") {
+			name = rel
+		}
+		if IsMemoryFile(name) {
+			return name
+		}
+		to, err := os.Readlink(at)
+		if err != nil {
+			return ""
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(at), to)
+		}
+		at = to
+	}
+	return ""
 }
 
 // fileKey returns the memory key of a file.

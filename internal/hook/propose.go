@@ -2,6 +2,7 @@ package hook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -28,6 +29,12 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 	if why, err := h.unadmitted(ctx); err != nil || why != "" {
 		return deny(why), err
 	}
+	written := h.memoryWritten()
+	if written.read {
+		if err := h.addContent(written.text); err != nil {
+			return nil, err
+		}
+	}
 	args, canonical, err := h.args()
 	if err != nil {
 		return nil, err
@@ -37,9 +44,25 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 		return a, err
 	}
 	name := fmt.Sprintf("%s-%020d-%s", key, time.Now().UnixNano(), client.NewID())
-	a, _, err := h.ask(ctx, name, &pending{Action: &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool,
-		Args: args, Catalogue: h.catalogue()}, Memory: h.memory()}, h.cfg.Wait)
+	action := &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: h.catalogue()}
+	if written.file != "" && written.unknown {
+		action.Host = streams.Hold.String()
+	}
+	a, _, err := h.ask(ctx, name, &pending{Action: action, Memory: h.memory(written)}, h.cfg.Wait)
 	return a, err
+}
+
+// addContent adds the text that a command copies into the agent's memory to the event's arguments. So rules judge a
+// copy like a call that has the text, and a person approves this text only: with another one, it is another call.
+func (h *handler) addContent(text string) error {
+	var args map[string]json.RawMessage
+	if err := json.Unmarshal(h.e.Input, &args); err != nil {
+		return fmt.Errorf("tool_input: %w", err)
+	}
+	args["content"] = asJSON(text)
+	e := *h.e
+	e.Input, h.e = asJSON(args), &e
+	return nil
 }
 
 // maxEqual is the maximum number of held proposals of the same call that again asks about.
@@ -98,7 +121,11 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 			return h.c.Await(ctx, p.Action, rep)
 		})
 	}
-	if a, v, err := h.answer(rep, err, name, p, h.e.Tool); a != nil || err != nil {
+	what := h.e.Tool
+	if p.Action.Host != "" {
+		what += ", since the text that it writes into the agent's memory is not known,"
+	}
+	if a, v, err := h.answer(rep, err, name, p, what); a != nil || err != nil {
 		return a, v, err
 	}
 	if err := h.running(p.Action); err != nil {

@@ -1,0 +1,115 @@
+package shell
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestSinksOfCommandLines(t *testing.T) {
+	memory := func(file string) bool {
+		return strings.HasSuffix(file, "CLAUDE.md") || strings.HasPrefix(strings.TrimPrefix(file, "./"), "memory/") &&
+			file != "memory/"
+	}
+	for line, want := range map[string]string{
+		// Copies
+		"cp docs/a.md CLAUDE.md":                     "CLAUDE.md: docs/a.md",
+		"mv -f docs/a.md CLAUDE.md":                  "CLAUDE.md: docs/a.md",
+		"git mv a.md sub/CLAUDE.md":                  "sub/CLAUDE.md: a.md",
+		"cp a.md memory/":                            "memory/a.md: a.md",
+		"cp docs/CLAUDE.md .":                        "CLAUDE.md: docs/CLAUDE.md",
+		"cp -t memory a.md b.md":                     "memory/a.md: a.md; memory/b.md: b.md",
+		"cp --target-directory=memory a.md":          "memory/a.md: a.md",
+		"install -m 644 a.md CLAUDE.md":              "CLAUDE.md: a.md",
+		"ln -s docs/a.md CLAUDE.md":                  "CLAUDE.md: docs/a.md",
+		"cd docs && cp a.md ../CLAUDE.md":            "CLAUDE.md: docs/a.md",
+		"mkdir -p memory && cp 'a b.md' memory/x.md": "memory/x.md: a b.md",
+		"cp a.md CLAUDE.md && git add CLAUDE.md":     "CLAUDE.md: a.md",
+		"cp docs/*.md memory/":                       "memory/*.md: ?",
+		"cp $F CLAUDE.md":                            "CLAUDE.md: ?",
+		"cd $D && cp a CLAUDE.md":                    "CLAUDE.md: ?",
+		"./gen > a.md; cp a.md CLAUDE.md":            "CLAUDE.md: ?",
+		"echo x > a.md && cp ./a.md CLAUDE.md":       "CLAUDE.md: ?",
+		"cp x a.md && cp a.md CLAUDE.md":             "CLAUDE.md: ?",
+		"make docs && cp out.md CLAUDE.md":           "CLAUDE.md: ?",
+		"cp CLAUDE.md CLAUDE.md.bak":                 "",
+		"cp a.md memory":                             "memory/a.md: a.md",
+		"mv CLAUDE.md old":                           "",
+		"make 2> CLAUDE.md":                          "CLAUDE.md: ?",
+		"make 2>&1 > CLAUDE.md":                      "CLAUDE.md: ?",
+		"cp a.md b.md":                               "",
+		// Redirections
+		"cat a b > CLAUDE.md":                                            "CLAUDE.md: a b",
+		"cat < a >> CLAUDE.md":                                           "CLAUDE.md: a",
+		"head -n 20 a | sed 's/x/y/' >CLAUDE.md":                         "CLAUDE.md: a line",
+		"cat a | tee -a CLAUDE.md memory/b.md":                           "CLAUDE.md: a; memory/b.md: a",
+		"cat a 2>/dev/null | sort -u > CLAUDE.md":                        "CLAUDE.md: a",
+		"echo 'use make' >> CLAUDE.md":                                   "CLAUDE.md: line",
+		"echo \"done $(date) in $PWD for $5\" >> CLAUDE.md":              "CLAUDE.md: line",
+		"echo \"$(cat a)\" > CLAUDE.md":                                  "CLAUDE.md: a line",
+		"cat > CLAUDE.md <<'EOF'\nuse `make` $X\nEOF\ngit add CLAUDE.md": "CLAUDE.md: line",
+		"cat <<EOF >> CLAUDE.md\non $(date)\nEOF\n":                      "CLAUDE.md: line",
+		"cat <<EOF > CLAUDE.md\n$(./gen)\nEOF\n":                         "CLAUDE.md: line?",
+		"echo x &> CLAUDE.md":                                            "CLAUDE.md: line",
+		"X=$(./gen); echo \"$X\" > CLAUDE.md":                            "CLAUDE.md: line?",
+		"curl -s https://x.example | tee CLAUDE.md":                      "CLAUDE.md: ?",
+		"./gen.sh > CLAUDE.md":                                           "CLAUDE.md: ?",
+		"git show x:a > CLAUDE.md":                                       "CLAUDE.md: ?",
+		"cat a - > CLAUDE.md < b":                                        "CLAUDE.md: a b",
+		// Programs that write
+		"sed -i 's/a/b/' CLAUDE.md":            "CLAUDE.md: line",
+		"sed -i.bak '3d' CLAUDE.md":            "CLAUDE.md: line",
+		"sed -i 'r x' CLAUDE.md":               "CLAUDE.md: line?",
+		"sed -i 's/a/b/w x;1r y' CLAUDE.md":    "CLAUDE.md: line?",
+		"sed -n 's/a/b/e' x > CLAUDE.md":       "CLAUDE.md: x line?",
+		"sort -o CLAUDE.md x":                  "CLAUDE.md: ?",
+		"uniq a CLAUDE.md":                     "CLAUDE.md: ?",
+		"curl -o CLAUDE.md https://x.example":  "CLAUDE.md: ?",
+		"dd if=a of=CLAUDE.md":                 "CLAUDE.md: ?",
+		"git checkout x -- CLAUDE.md":          "CLAUDE.md: ?",
+		"python3 -c 'open(\"x\")' CLAUDE.md":   "CLAUDE.md: ?",
+		"(cat a) > CLAUDE.md":                  "CLAUDE.md: ?",
+		"for f in a; do cp $f CLAUDE.md; done": "CLAUDE.md: ?",
+		"echo ${X} > CLAUDE.md":                "CLAUDE.md: ?",
+		// Programs that write nothing of unknown text
+		"touch CLAUDE.md": "",
+		"rm CLAUDE.md":    "",
+		"git add CLAUDE.md && git commit -m 'CLAUDE.md'": "",
+		"git diff CLAUDE.md | head":                      "",
+		"python3 scripts/check.py CLAUDE.md":             "",
+		"npx prettier --write CLAUDE.md":                 "",
+		"grep -n make CLAUDE.md > out.txt":               "",
+		"cat CLAUDE.md":                                  "",
+		"git push # CLAUDE.md":                           "",
+	} {
+		var got []string
+		for _, s := range Sinks(line, memory, func(file string) bool { return file == "." || file == "memory" }) {
+			text := append([]string{}, s.From...)
+			if s.Line {
+				text = append(text, "line")
+			}
+			mark := "?"
+			if s.Known {
+				mark = ""
+			}
+			got = append(got, fmt.Sprintf("%s: %s%s", s.To, strings.Join(text, " "), mark))
+		}
+		if s := strings.Join(got, "; "); s != want {
+			t.Errorf("%q\n  has  %q\n  want %q", line, s, want)
+		}
+	}
+}
+
+func FuzzSinks(f *testing.F) {
+	for _, line := range []string{"cat a > b <<E\nx\nE", "echo \"$(cat `a` ${x)\" >& c", "cp -t", "sed -i s,,", "$((", "<<", "'", "tee"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		for _, s := range Sinks(line, func(string) bool { return true }, func(string) bool { return false }) {
+			if s.Known && strings.Contains(line, "curl ") && !strings.ContainsAny(line, "'\"#\\<$") && len(s.From) == 0 && !s.Line &&
+				strings.HasPrefix(line, "curl ") && !strings.ContainsAny(line, ";&|\n") {
+				t.Errorf("%q: %+v", line, s)
+			}
+		}
+	})
+}
