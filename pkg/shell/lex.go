@@ -30,7 +30,7 @@ type lexer struct {
 }
 
 // lex splits a command line into its programs. Unlike split, it reads redirections, here-documents and substitutions.
-// ok is false for subshells, control structures and other syntax.
+// ok is false for syntax that it does not know.
 func lex(line string) (all []simple, ok bool) {
 	l := &lexer{s: line}
 	var c simple
@@ -65,8 +65,11 @@ func lex(line string) (all []simple, ok bool) {
 			end(2, true)
 		case ch == '|':
 			end(1, true)
-		case ch == '(' || ch == ')':
-			return nil, false
+		case ch == '(':
+			end(1, false)
+		case ch == ')': // its redirections are those of what is in the parentheses
+			end(1, false)
+			c.words = append(c.words, token{text: "done"})
 		case ch == '<' || ch == '>':
 			r, ok := l.redirect()
 			if !ok {
@@ -82,6 +85,9 @@ func lex(line string) (all []simple, ok bool) {
 			if !ok || control[t.text] && len(c.words) == 0 {
 				return nil, false
 			}
+			if leading[t.text] && len(c.words) == 0 {
+				continue
+			}
 			if l.i < len(l.s) && strings.IndexByte("<>", l.s[l.i]) >= 0 && strings.Trim(l.s[from:l.i], "0123456789") == "" {
 				errors = strings.Trim(l.s[from:l.i], "1") != "" // the number of a descriptor
 				continue
@@ -93,8 +99,11 @@ func lex(line string) (all []simple, ok bool) {
 	return all, true
 }
 
-// control are words that begin control structures, or run another line in the same shell.
-var control = set("if then else elif fi for while until do done case esac function select { } ! [[ time coproc eval exec source .")
+// control are words of control structures that lex does not know. leading are words in front of a program.
+var (
+	control = set("case esac function select coproc")
+	leading = set("if then else elif while until do { ! time")
+)
 
 // redirect reads a redirection. A copy of a descriptor has no op.
 func (l *lexer) redirect() (r redirect, ok bool) {
@@ -266,7 +275,17 @@ func (l *lexer) dollar(t *token) bool {
 		}
 		t.inner = append(t.inner, rest[2:i-1])
 		l.i += i
-	case strings.HasPrefix(rest, "${"), strings.HasPrefix(rest, "$["):
+	case strings.HasPrefix(rest, "${"):
+		end := strings.IndexByte(rest, '}')
+		if end < 0 || strings.ContainsAny(rest[2:end], "$`'\"\\") {
+			return false
+		}
+		if name := rest[2:end]; !told[name] {
+			t.unknown, t.glob = true, false
+		}
+		t.text += rest[:end+1]
+		l.i += end + 1
+	case strings.HasPrefix(rest, "$["):
 		return false
 	case strings.HasPrefix(rest, "$'"), strings.HasPrefix(rest, `$"`), len(rest) == 1:
 		t.text += "$"

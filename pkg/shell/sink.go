@@ -24,7 +24,7 @@ type Sink struct {
 func Sinks(line string, is, folder func(file string) bool) []Sink {
 	s := sinks{is: is, folder: folder, written: map[string]bool{}}
 	if len(line) > MaxLine<<4 || !s.run(line, 0) {
-		for _, w := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>()=,:{}", r) }) {
+		for _, w := range named(line) {
 			if is(w) {
 				return append(s.found, Sink{To: w})
 			}
@@ -86,10 +86,12 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 			}
 			text.unknown = text.unknown || c.words[i].unknown && !c.words[i].glob
 		}
+		said := "" // text of here-documents
 		for _, r := range c.redirects {
 			if r.op == "<" {
 				in.add(s.file(r.to))
 			} else if r.op == "<<" {
+				said += r.to.text
 				for _, sub := range r.to.inner {
 					f, ok := s.printed(sub, depth+1)
 					if !ok {
@@ -100,7 +102,7 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 				in.add(flow{line: true, unknown: r.to.unknown})
 			}
 		}
-		prints := s.program(c.words, text, in)
+		prints := s.program(c.words, text, in, said)
 		for _, r := range c.redirects {
 			switch {
 			case r.op != ">":
@@ -152,11 +154,12 @@ func (s *sinks) write(to string, text flow) {
 var filters = set("cat head tail tac nl sort uniq cut tr grep egrep fgrep column fold sed tee")
 
 // quiet programs print nothing of a file and write none that has a text.
-var quiet = set(`true false : [ test pwd ls date whoami hostname uname basename dirname realpath wc stat touch mkdir rmdir rm
-	chmod sleep which exit export set`)
+var quiet = set(`true false : [ test pwd ls date whoami hostname uname basename dirname realpath wc stat touch mkdir
+	rmdir rm chmod sleep which exit export set for [[`)
 
-// program returns what a program prints. text is that of the words, and in the program's input.
-func (s *sinks) program(words []token, text, in flow) (prints flow) {
+// program returns what a program prints. text is that of the words, and in the program's input. said is the part of
+// the input that is in the line.
+func (s *sinks) program(words []token, text, in flow, said string) (prints flow) {
 	for len(words) > 0 && assigns(words[0].text) {
 		words = words[1:]
 	}
@@ -192,21 +195,86 @@ func (s *sinks) program(words []token, text, in flow) (prints flow) {
 	case name == "sed":
 		return s.edit(args)
 	}
-	if looks(plain) {
-		return flow{unknown: true}
-	}
-	s.dirty = true
-	if builds(plain) {
-		return flow{unknown: true}
-	}
-	for _, t := range args {
-		if _, value, ok := strings.Cut(t.text, "="); ok && s.is(s.at(value)) {
-			s.found = append(s.found, Sink{To: s.at(value)})
-		} else if s.is(s.at(t.text)) {
-			s.found = append(s.found, Sink{To: s.at(t.text)})
+	switch {
+	case looks(plain):
+	case name == "done" || name == "fi" || name == "}":
+		s.lost = s.lost || s.dir != "" // a subshell ends with its folder
+	default:
+		if s.dirty = true; !builds(plain) {
+			s.other(name, args, said)
 		}
 	}
 	return flow{unknown: true}
+}
+
+// Programs that write their operands, and those that run code in their arguments or their input.
+var (
+	writers = set("rsync scp patch ed ex uniq")
+	runners = set("python python3 node deno bun perl ruby bash sh zsh dash eval osascript php")
+)
+
+// results are options that name the file for the program's result.
+var results = set("-o -O --output --out --outfile --output-document --output-file of")
+
+// other follows a program that may write anything. If it gets the name of a file in another way than by the arguments
+// that are known here, it has no sink.
+func (s *sinks) other(name string, args []token, said string) {
+	put := func(file string) {
+		if file = s.at(file); s.is(file) {
+			s.found = append(s.found, Sink{To: file})
+		}
+	}
+	all := operands(args)
+	switch {
+	case name == "git" && len(args) > 1 && (args[0].text == "checkout" || args[0].text == "restore"):
+		// Without a revision, the text is the one that was staged or committed last.
+		revision := args[0].text == "checkout" && args[1].text != "--" && len(args) > 2 ||
+			args[0].text == "restore" && hasPrefix(args, "-s", "--source")
+		for _, t := range args[1:] {
+			if revision {
+				put(t.text)
+			}
+		}
+	case writers[name] && len(all) > 0:
+		for _, t := range all {
+			put(t.text)
+		}
+		if to := all[len(all)-1].text; strings.HasSuffix(to, "/") { // a folder
+			put(path.Join(to, "x"))
+		}
+	case slices.ContainsFunc(args, func(t token) bool { return inPlace(t.text) }) && set("perl ruby awk gawk")[name]:
+		for _, t := range all {
+			put(t.text)
+		}
+	case runners[name]:
+		for _, t := range args {
+			said += "\n" + t.text
+		}
+		inline := name == "eval" || len(all) == 0 || all[0].text == "-" || slices.ContainsFunc(args, func(t token) bool {
+			return strings.HasPrefix(t.text, "-") && strings.ContainsAny(t.text, "creE")
+		})
+		if !inline {
+			return // a script in a file
+		}
+		for _, w := range named(said) {
+			put(w)
+		}
+	}
+	for i, t := range args {
+		option, value, ok := strings.Cut(t.text, "=")
+		short := strings.HasPrefix(t.text, "-") && !strings.HasPrefix(t.text, "--") && strings.HasSuffix(t.text, "o")
+		switch {
+		case ok && results[option]:
+			put(value)
+		case (results[t.text] || short) && i+1 < len(args):
+			put(args[i+1].text)
+		}
+	}
+}
+
+// named returns the words of a text that may be names of files.
+func named(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>()=,:{}", r) })
 }
 
 // operands returns the words that are no options.
@@ -231,7 +299,7 @@ func (s *sinks) filter(name string, args []token, in flow) (prints flow) {
 		}
 		return in
 	}
-	if name == "tr" || slices.ContainsFunc(args, func(t token) bool { return strings.HasPrefix(t.text, "-f") || t.text == "-r" }) {
+	if name == "tr" || hasPrefix(args, "-f", "-r", "--file") {
 		return flow{in.from, in.line, in.unknown || name != "tr" && len(all) > 1}
 	}
 	if strings.HasSuffix(name, "grep") || name == "sed" {
@@ -292,11 +360,14 @@ func (s *sinks) copies(args []token) {
 	for _, from := range all {
 		text := s.file(from)
 		text.unknown = text.unknown || to.unknown
+		into := to.text
 		if folder {
-			s.write(path.Join(to.text, path.Base(from.text)), text)
-		} else {
-			s.write(to.text, text)
+			into = path.Join(into, path.Base(from.text))
 		}
+		if inside := s.at(path.Join(into, "x")); s.folder(s.at(from.text)) && s.is(inside) {
+			s.found = append(s.found, Sink{To: inside})
+		}
+		s.write(into, text)
 	}
 }
 
@@ -306,13 +377,18 @@ func (s *sinks) edit(args []token) flow {
 	if len(all) == 0 {
 		return flow{}
 	}
-	several := slices.ContainsFunc(args, func(t token) bool {
-		return t.text == "-e" || strings.HasPrefix(t.text, "-f") || strings.HasPrefix(t.text, "--")
-	})
+	several := hasPrefix(args, "-e", "-f", "--expression", "--file")
 	for _, t := range all[1:] {
 		s.write(t.text, flow{line: true, unknown: several || t.unknown || all[0].unknown || !plainSed(all[0].text)})
 	}
 	return flow{}
+}
+
+// hasPrefix reports whether an argument begins with one of the prefixes.
+func hasPrefix(args []token, prefixes ...string) bool {
+	return slices.ContainsFunc(args, func(t token) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(t.text, p) })
+	})
 }
 
 func inPlace(option string) bool {

@@ -57,33 +57,57 @@ func TestSinksOfCommandLines(t *testing.T) {
 		"git show x:a > CLAUDE.md":                                       "CLAUDE.md: ?",
 		"cat a - > CLAUDE.md < b":                                        "CLAUDE.md: a b",
 		// Programs that write
-		"sed -i 's/a/b/' CLAUDE.md":            "CLAUDE.md: line",
-		"sed -i.bak '3d' CLAUDE.md":            "CLAUDE.md: line",
-		"sed -i 'r x' CLAUDE.md":               "CLAUDE.md: line?",
-		"sed -i 's/a/b/w x;1r y' CLAUDE.md":    "CLAUDE.md: line?",
-		"sed -n 's/a/b/e' x > CLAUDE.md":       "CLAUDE.md: x line?",
-		"sort -o CLAUDE.md x":                  "CLAUDE.md: ?",
-		"uniq a CLAUDE.md":                     "CLAUDE.md: ?",
-		"curl -o CLAUDE.md https://x.example":  "CLAUDE.md: ?",
-		"dd if=a of=CLAUDE.md":                 "CLAUDE.md: ?",
-		"git checkout x -- CLAUDE.md":          "CLAUDE.md: ?",
-		"python3 -c 'open(\"x\")' CLAUDE.md":   "CLAUDE.md: ?",
-		"(cat a) > CLAUDE.md":                  "CLAUDE.md: ?",
-		"for f in a; do cp $f CLAUDE.md; done": "CLAUDE.md: ?",
-		"echo ${X} > CLAUDE.md":                "CLAUDE.md: ?",
+		"sed -i 's/a/b/' CLAUDE.md":                              "CLAUDE.md: line",
+		"sed -i.bak '3d' CLAUDE.md":                              "CLAUDE.md: line",
+		"sed -i 'r x' CLAUDE.md":                                 "CLAUDE.md: line?",
+		"sed -i 's/a/b/w x;1r y' CLAUDE.md":                      "CLAUDE.md: line?",
+		"sed -n 's/a/b/e' x > CLAUDE.md":                         "CLAUDE.md: x line?",
+		"sort -o CLAUDE.md x":                                    "CLAUDE.md: ?",
+		"uniq a CLAUDE.md":                                       "CLAUDE.md: ?",
+		"curl -o CLAUDE.md https://x.example":                    "CLAUDE.md: ?",
+		"dd if=a of=CLAUDE.md":                                   "CLAUDE.md: ?",
+		"git checkout x -- CLAUDE.md":                            "CLAUDE.md: ?",
+		"git restore --source x CLAUDE.md":                       "CLAUDE.md: ?",
+		"perl -pi -e 's/a/b/' CLAUDE.md":                         "CLAUDE.md: ?",
+		"rsync -a docs/ memory/":                                 "memory/x: ?",
+		"cp -r docs memory":                                      "memory/docs/x: ?; memory/docs: docs",
+		"cp -r docs/. memory":                                    "memory/x: ?",
+		"bash -c 'cp a CLAUDE.md'":                               "CLAUDE.md: ?",
+		"python3 - <<'EOF'\nopen('CLAUDE.md','w').write(x)\nEOF": "CLAUDE.md: ?",
+		"sudo cp a b && pandoc a -o CLAUDE.md":                   "CLAUDE.md: ?",
+		"if true; then echo x; fi > CLAUDE.md":                   "CLAUDE.md: ?",
+		"for f in a b; do cat $f; done > CLAUDE.md":              "CLAUDE.md: ?",
+		"for f in a b; do cat $f >> CLAUDE.md; done":             "CLAUDE.md: ?",
+		"if [ -f a ]; then cp a CLAUDE.md; fi":                   "CLAUDE.md: a",
+		"case x in x) cp a CLAUDE.md;; esac":                     "CLAUDE.md: ?",
+		"python3 -c 'open(\"x\")' CLAUDE.md":                     "CLAUDE.md: ?",
+		"(cat a) > CLAUDE.md":                                    "CLAUDE.md: ?",
+		"for f in a; do cp $f CLAUDE.md; done":                   "CLAUDE.md: ?",
+		"echo ${X} > CLAUDE.md":                                  "CLAUDE.md: line?",
 		// Programs that write nothing of unknown text
 		"touch CLAUDE.md": "",
 		"rm CLAUDE.md":    "",
-		"git add CLAUDE.md && git commit -m 'CLAUDE.md'": "",
-		"git diff CLAUDE.md | head":                      "",
-		"python3 scripts/check.py CLAUDE.md":             "",
-		"npx prettier --write CLAUDE.md":                 "",
-		"grep -n make CLAUDE.md > out.txt":               "",
-		"cat CLAUDE.md":                                  "",
-		"git push # CLAUDE.md":                           "",
+		"git add CLAUDE.md && git commit -m 'CLAUDE.md'":        "",
+		"git diff CLAUDE.md | head":                             "",
+		"python3 scripts/check.py CLAUDE.md":                    "",
+		"npx prettier --write CLAUDE.md":                        "",
+		"grep -n make CLAUDE.md > out.txt":                      "",
+		"cat CLAUDE.md":                                         "",
+		"find . -name CLAUDE.md":                                "",
+		"git checkout -- CLAUDE.md && git restore CLAUDE.md":    "",
+		"for f in CLAUDE.md b; do echo \"== $f\"; cat $f; done": "",
+		"if [ -f CLAUDE.md ]; then cat CLAUDE.md; fi":           "",
+		"[[ -f CLAUDE.md ]] && wc -l CLAUDE.md":                 "",
+		"(cd docs && cat ../CLAUDE.md)":                         "",
+		"gh pr create --body-file CLAUDE.md":                    "",
+		"./check.sh CLAUDE.md":                                  "",
+		"echo \"${X}\" CLAUDE.md":                               "",
+		"git push # CLAUDE.md":                                  "",
 	} {
 		var got []string
-		for _, s := range Sinks(line, memory, func(file string) bool { return file == "." || file == "memory" }) {
+		for _, s := range Sinks(line, memory, func(file string) bool {
+			return file == "." || file == "memory" || strings.HasPrefix(file, "docs") && !strings.Contains(file, "md")
+		}) {
 			text := append([]string{}, s.From...)
 			if s.Line {
 				text = append(text, "line")
@@ -100,16 +124,22 @@ func TestSinksOfCommandLines(t *testing.T) {
 	}
 }
 
+// FuzzSinks looks for lines that make Sinks panic or recurse without end. A program that is not known prints no known
+// text, in whatever line it is.
 func FuzzSinks(f *testing.F) {
-	for _, line := range []string{"cat a > b <<E\nx\nE", "echo \"$(cat `a` ${x)\" >& c", "cp -t", "sed -i s,,", "$((", "<<", "'", "tee"} {
+	for _, line := range []string{"cat a > b <<E\nx\nE", "echo \"$(cat `a` ${x)\" >& c", "cp -t", "sed -i s,,", "$((", "<<",
+		"'", "tee", "if x; then (cp a b) > c; fi", "git restore -s x y"} {
 		f.Add(line)
 	}
+	any := func(string) bool { return true }
 	f.Fuzz(func(t *testing.T, line string) {
-		for _, s := range Sinks(line, func(string) bool { return true }, func(string) bool { return false }) {
-			if s.Known && strings.Contains(line, "curl ") && !strings.ContainsAny(line, "'\"#\\<$") && len(s.From) == 0 && !s.Line &&
-				strings.HasPrefix(line, "curl ") && !strings.ContainsAny(line, ";&|\n") {
-				t.Errorf("%q: %+v", line, s)
-			}
+		Sinks(line, any, any)
+		if strings.ContainsAny(line, "\"'`\\#()$<>\n{") {
+			return
+		}
+		all := Sinks(line+"; ./x > CLAUDE.md", func(file string) bool { return strings.HasSuffix(file, "CLAUDE.md") }, any)
+		if len(all) == 0 || all[len(all)-1].Known {
+			t.Errorf("%q: %+v", line, all)
 		}
 	})
 }
