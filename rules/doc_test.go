@@ -25,7 +25,7 @@ import (
 // The page about rules has parts between marks that are generated from the rules and the engine,
 // and files of an example that are tested here.
 
-//go:generate go test -run TestThePageAboutRules -update .
+//go:generate go test -run TestThePageAboutRulesIsCurrent -update .
 
 var update = flag.Bool("update", false, "write generated files anew")
 

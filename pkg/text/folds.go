@@ -1,6 +1,8 @@
 package text
 
-//go:generate go run folds_gen.go -source confusables.txt -version 13.0.0
+// folds.txt is made from confusables.txt of Unicode TR39, which is not in this repository:
+//
+//	go run folds_gen.go -source confusables.txt -version 13.0.0
 
 import (
 	_ "embed"

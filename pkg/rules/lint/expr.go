@@ -282,6 +282,9 @@ func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
 						),
 					),
 				)
+				if n > worstRegexProgram {
+					l.out[len(l.out)-1].Level = LevelError
+				}
 			case compiled.RequiredLiterals(re) == nil && prog.StartCond()&syntax.EmptyBeginText == 0:
 				add := l.add
 				if indexed {

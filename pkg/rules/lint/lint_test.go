@@ -298,3 +298,16 @@ func TestARegularExpressionHasACapitalOnlyInALiteralThatMindsCase(t *testing.T) 
 		}
 	}
 }
+
+func TestAnExpressionThatIsSlowOnEveryTextIsAnError(t *testing.T) {
+	for pattern, level := range map[string]string{"secret([a-z]xyz){900}": LevelWarning,
+		"secret.{0,1000}.{0,1000}.{0,1000}.{0,1000}.{0,1000}": LevelError} {
+		files := maps.Clone(cleanrules.Files)
+		files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "> 3\n",
+			"> 3\n      && action.text.matches('"+pattern+"')\n", 1)
+		fs := lintOf(t, files)
+		if len(fs) != 1 || fs[0].Rule != "giant-regex" || fs[0].Level != level {
+			t.Errorf("%s: %+v", pattern, fs)
+		}
+	}
+}

@@ -16,7 +16,7 @@ var lints = []Info{
 			"compared with a lower-case one."},
 	{"always-matches", LevelWarning, "The condition of a rule is always true.",
 		"Add what distinguishes the events that the rule is for, or narrow `on`."},
-	{"giant-regex", LevelWarning, "A regular expression is searched for in every text, or is very large.",
+	{"giant-regex", LevelWarning, "A regular expression is searched for in every text, or is very large. Above 8000 instructions it is an error.",
 		"Begin it with ^, require a literal of three letters or more, or test contains() first. Split a very large " +
 			"one, or turn it into a list."},
 	{"unindexed", LevelNote,
