@@ -187,6 +187,9 @@ func TestAnExpiryGoesOnInBoundedSteps(t *testing.T) {
 // a forgotten project stays forgotten, a later order covers the earlier one, and a text that is read
 // anew after its step is found once.
 func TestEventsDuringAnExpiry(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 1,600 texts for each case; TestAnExpiryGoesOnInBoundedSteps is the short form")
+	}
 	begin := func(t *testing.T) (x *expirer, horizon time.Time) {
 		x, _ = newExpirer(t)
 		x.readMany(0, 1500)
