@@ -8,6 +8,7 @@ type token struct {
 	inner   []string // the command lines that a shell substitutes in it
 	unknown bool     // a shell expands it to a text that the line does not say
 	glob    bool     // only patterns of file names make it unknown
+	told    bool     // a variable in it is known if the line sets none
 }
 
 type redirect struct {
@@ -66,6 +67,9 @@ func lex(line string) (all []simple, ok bool) {
 		case ch == '|':
 			end(1, true)
 		case ch == '(':
+			if len(c.words) > 0 {
+				return nil, false // a function or an array
+			}
 			end(1, false)
 		case ch == ')': // its redirections are those of what is in the parentheses
 			end(1, false)
@@ -101,7 +105,7 @@ func lex(line string) (all []simple, ok bool) {
 
 // control are words of control structures that lex does not know. leading are words in front of a program.
 var (
-	control = set("case esac function select coproc")
+	control = set("case esac function select coproc alias enable hash builtin")
 	leading = set("if then else elif while until do { ! time")
 )
 
@@ -134,7 +138,7 @@ func (l *lexer) redirect() (r redirect, ok bool) {
 	case "<":
 		return redirect{op: "<", to: t}, true
 	case "<&":
-		return r, true
+		return r, t.text == "-"
 	case ">&":
 		if t.text == "-" || strings.Trim(t.text, "0123456789") == "" {
 			return r, true
@@ -280,7 +284,9 @@ func (l *lexer) dollar(t *token) bool {
 		if end < 0 || strings.ContainsAny(rest[2:end], "$`'\"\\") {
 			return false
 		}
-		if name := rest[2:end]; !told[name] {
+		if told[rest[2:end]] {
+			t.told = true
+		} else {
 			t.unknown, t.glob = true, false
 		}
 		t.text += rest[:end+1]
@@ -295,7 +301,10 @@ func (l *lexer) dollar(t *token) bool {
 		if end := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune(nameLetters, r) }); end >= 0 {
 			name = name[:end]
 		}
-		if strings.Trim(name, "0123456789") != "" && !told[name] { // not as in $? and $5
+		switch {
+		case told[name]:
+			t.told = true
+		case name != "" || strings.HasPrefix(rest, "$@") || strings.HasPrefix(rest, "$*"): // not as in $?
 			t.unknown, t.glob = true, false
 		}
 		t.text += rest[:1+len(name)]

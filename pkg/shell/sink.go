@@ -18,16 +18,15 @@ type Sink struct {
 }
 
 // Sinks returns the writes of a command line to files for which is returns true. folder reports whether a path is that
-// of a folder. Programs that are known to write
-// nothing, to build or to test have none. If a line cannot be parsed, and names such a file, the result is one sink
-// that is not known.
+// of a folder. Programs that are known to write nothing of unknown text, to build or to test have none. Any other
+// program that gets the name of such a file has a sink that is not known. If a line cannot be parsed, and names such a
+// file, the result is one sink that is not known.
 func Sinks(line string, is, folder func(file string) bool) []Sink {
-	s := sinks{is: is, folder: folder, written: map[string]bool{}}
+	s := sinks{is: is, folder: folder, line: line, written: map[string]bool{}}
 	if len(line) > MaxLine<<4 || !s.run(line, 0) {
-		for _, w := range named(line) {
-			if is(w) {
-				return append(s.found, Sink{To: w})
-			}
+		s.dir = ""
+		if all := s.names(line, false); len(all) > 0 {
+			return append(s.found, Sink{To: all[0]})
 		}
 	}
 	return s.found
@@ -49,10 +48,16 @@ type sinks struct {
 	is      func(string) bool
 	folder  func(string) bool
 	found   []Sink
+	line    string
 	dir     string          // folder after cd
 	lost    bool            // the folder is not known
 	dirty   bool            // a program of the line may have written any file
 	written map[string]bool // files that the line has written
+
+	assigned bool     // the line may set variables
+	strange  bool     // the line sets a variable that may change programs
+	carried  []string // files that variables of the line may name
+	piped    []string // files that are named earlier in the pipeline
 }
 
 // maxNested is the maximum depth of substitutions.
@@ -73,53 +78,83 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 	if !ok {
 		return out, false
 	}
-	var in flow
-	for _, c := range commands {
+	s.assignments(commands)
+	in := flow{unknown: true} // the input of the shell
+	for i, c := range commands {
+		if i == 0 || !commands[i-1].piped {
+			s.piped = nil
+		}
 		text := flow{line: true}
 		for i := range c.words {
-			for _, sub := range c.words[i].inner {
-				f, ok := s.printed(sub, depth+1)
+			f, ok := s.word(c.words[i], depth)
+			if !ok {
+				return out, false
+			}
+			f.unknown = f.unknown && !(len(f.from) == 0 && c.words[i].glob && len(c.words[i].inner) == 0)
+			text.add(f)
+		}
+		said := "" // text of here-documents
+		fed := flow{}
+		given := false // the command has an input of its own
+		for _, r := range c.redirects {
+			switch r.op {
+			case "<":
+				fed.add(s.file(r.to))
+				fed.unknown = fed.unknown || r.errors
+			case "<<":
+				said += r.to.text
+				f, ok := s.word(r.to, depth)
 				if !ok {
 					return out, false
 				}
-				text.add(f)
+				f.line = true
+				fed.add(f)
+			default:
+				continue
 			}
-			text.unknown = text.unknown || c.words[i].unknown && !c.words[i].glob
+			given = true
 		}
-		said := "" // text of here-documents
-		for _, r := range c.redirects {
-			if r.op == "<" {
-				in.add(s.file(r.to))
-			} else if r.op == "<<" {
-				said += r.to.text
-				for _, sub := range r.to.inner {
-					f, ok := s.printed(sub, depth+1)
-					if !ok {
-						return out, false
-					}
-					in.add(f)
-				}
-				in.add(flow{line: true, unknown: r.to.unknown})
-			}
+		if given && (i == 0 || !commands[i-1].piped) {
+			in = flow{}
 		}
+		in.add(fed)
 		prints := s.program(c.words, text, in, said)
 		for _, r := range c.redirects {
 			switch {
 			case r.op != ">":
 			case r.errors:
-				s.write(r.to.text, flow{unknown: true})
+				s.write(r.to, flow{unknown: true})
 			default:
-				s.write(r.to.text, prints)
+				s.write(r.to, prints)
 				prints = flow{}
 			}
 		}
-		if in = (flow{}); c.piped {
+		if in = (flow{unknown: true}); c.piped {
 			in = prints
+			for _, t := range c.words {
+				s.piped = append(s.piped, s.tokenNames(t)...)
+			}
+			s.piped = append(s.piped, s.names(said, false)...)
 		} else {
 			out.add(prints)
 		}
 	}
 	return out, true
+}
+
+// word returns the text that a shell substitutes in a word.
+func (s *sinks) word(t token, depth int) (text flow, ok bool) {
+	for _, sub := range t.inner {
+		piped := s.piped
+		f, ok := s.printed(sub, depth+1)
+		if !ok {
+			return text, false
+		}
+		s.piped = piped
+		text.add(f)
+	}
+	text.unknown = text.unknown || t.unknown || t.told && s.assigned
+	return text, true
 }
 
 // at returns a path relative to the folder in which the line starts.
@@ -133,40 +168,66 @@ func (s *sinks) at(file string) string {
 // file returns the text of a file.
 func (s *sinks) file(t token) flow {
 	file := s.at(t.text)
-	if t.unknown || len(t.inner) > 0 || s.lost || s.dirty || s.written[path.Clean(file)] {
+	if file == "/dev/null" {
+		return flow{}
+	}
+	device := strings.HasPrefix(path.Clean(file), "/dev/") || strings.HasPrefix(path.Clean(file), "/proc/")
+	if t.unknown || t.told && s.assigned || len(t.inner) > 0 || s.lost || s.dirty || device || s.written[path.Clean(file)] {
 		return flow{unknown: true}
 	}
 	return flow{from: []string{file}}
 }
 
-func (s *sinks) write(to string, text flow) {
-	if to == "/dev/null" {
+// write follows a write to a file. A word with variables may be any file that these may name.
+func (s *sinks) write(t token, text flow) {
+	if t.text == "/dev/null" {
 		return
 	}
-	to = s.at(to)
+	to := s.at(t.text)
 	s.written[path.Clean(to)] = true
 	if s.is(to) {
 		s.found = append(s.found, Sink{to, text.from, text.line, !text.unknown})
+		return
+	}
+	for _, name := range s.hidden(t) {
+		s.found = append(s.found, Sink{name, text.from, text.line, !text.unknown})
 	}
 }
 
-// filters print the text of their operands, or of their input.
-var filters = set("cat head tail tac nl sort uniq cut tr grep egrep fgrep column fold sed tee")
+var (
+	// filters print the text of their operands, or of their input.
+	filters = map[string]*options{
+		"cat": {short: "AbeEnstTuv"}, "head": {short: "qvn:c:", numbers: true},
+		"tail": {short: "qvn:c:", numbers: true}, "tac": {}, "nl": {short: "b:n:w:s:v:"},
+		"sort": {short: "bdfgiMhnRrVmsuzk:t:", long: set("reverse unique numeric-sort ignore-case stable")},
+		"uniq": {short: "cdDuizf:s:w:", max: 1}, "cut": {short: "b:c:d:f:s"}, "tr": {short: "ds"},
+		"grep": grepOptions, "egrep": grepOptions, "fgrep": grepOptions,
+		"column": {short: "ts:c:"}, "fold": {short: "sw:", numbers: true}, "sed": {short: "nErsuz"}, "tee": {short: "ai"},
+	}
+	grepOptions = &options{short: "abEFGPchHiLlnoqsUvwxzA:B:C:m:", numbers: true, long: set(`ignore-case invert-match
+		line-number count only-matching word-regexp line-regexp fixed-strings extended-regexp perl-regexp no-filename
+		with-filename quiet color`)}
+)
 
-// quiet programs print nothing of a file and write none that has a text.
-var quiet = set(`true false : [ test pwd ls date whoami hostname uname basename dirname realpath wc stat touch mkdir
-	rmdir rm chmod sleep which exit export set for [[`)
+// silent programs print nothing, and quiet ones nothing but the texts of their words, numbers, dates and the like.
+// None writes a file that has a text.
+var (
+	silent = set("true false : [ test [[ exit for sleep touch mkdir rmdir rm chmod")
+	quiet  = set("pwd date whoami hostname uname basename dirname realpath wc stat which")
+)
 
 // program returns what a program prints. text is that of the words, and in the program's input. said is the part of
 // the input that is in the line.
 func (s *sinks) program(words []token, text, in flow, said string) (prints flow) {
-	for len(words) > 0 && assigns(words[0].text) {
-		words = words[1:]
-	}
-	if len(words) == 0 {
+	if words = unwrapped(words); len(words) == 0 {
 		return flow{}
 	}
 	name, args := base(words[0].text), words[1:]
+	if s.strange || words[0].unknown && !words[0].glob || len(words[0].inner) > 0 {
+		s.dirty = true
+		s.other(name, args, said)
+		return flow{unknown: true}
+	}
 	if name == "git" && len(args) > 0 && args[0].text == "mv" {
 		name, args = "mv", args[1:]
 	}
@@ -179,210 +240,174 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 	switch {
 	case name == "echo" || name == "printf":
 		return text
-	case name == "cd" && len(args) == 1 && !args[0].unknown && len(args[0].inner) == 0 && args[0].text != "-":
-		s.dir = s.at(args[0].text)
+	case name == "cd" || name == "pushd":
+		if to := operands(args); len(to) == 1 && !to[0].unknown && len(to[0].inner) == 0 && to[0].text != "-" {
+			s.dir = s.at(to[0].text)
+		} else {
+			s.lost = true
+		}
 		return flow{}
-	case name == "cd":
-		s.lost = true
+	case name == "export" || name == "set" || name == "popd" || name == "ls" || looksOn(name, args):
+		s.lost = s.lost || name == "popd"
+		s.dirty = s.dirty || name == "git"
+	case silent[name]:
 		return flow{}
 	case quiet[name]:
-		return flow{}
+		text.unknown = text.unknown || slices.ContainsFunc(args, func(t token) bool {
+			return t.glob || (name == "date" || name == "wc") && (strings.HasPrefix(t.text, "--f") ||
+				strings.HasPrefix(t.text, "-") && !strings.HasPrefix(t.text, "--") && strings.Contains(t.text, "f"))
+		})
+		return text
 	case name == "cp" || name == "mv" || name == "ln" || name == "install":
-		s.copies(args)
-		return flow{}
-	case filters[name] && !writes:
-		return s.filter(name, args, in)
+		if !s.copies(name, args) {
+			s.other(name, args, said)
+		}
+	case filters[name] != nil && !writes:
+		return s.filter(name, args, text, in)
 	case name == "sed":
-		return s.edit(args)
-	}
-	switch {
+		s.edit(args, text)
 	case looks(plain):
 	case name == "done" || name == "fi" || name == "}":
 		s.lost = s.lost || s.dir != "" // a subshell ends with its folder
 	default:
 		if s.dirty = true; !builds(plain) {
 			s.other(name, args, said)
+		} else if name == "go" {
+			s.other(name, outputs(args), "")
 		}
 	}
 	return flow{unknown: true}
 }
 
-// Programs that write their operands, and those that run code in their arguments or their input.
-var (
-	writers = set("rsync scp patch ed ex uniq")
-	runners = set("python python3 node deno bun perl ruby bash sh zsh dash eval osascript php")
-)
-
-// results are options that name the file for the program's result.
-var results = set("-o -O --output --out --outfile --output-document --output-file of")
-
-// other follows a program that may write anything. If it gets the name of a file in another way than by the arguments
-// that are known here, it has no sink.
-func (s *sinks) other(name string, args []token, said string) {
-	put := func(file string) {
-		if file = s.at(file); s.is(file) {
-			s.found = append(s.found, Sink{To: file})
-		}
-	}
-	all := operands(args)
-	switch {
-	case name == "git" && len(args) > 1 && (args[0].text == "checkout" || args[0].text == "restore"):
-		// Without a revision, the text is the one that was staged or committed last.
-		revision := args[0].text == "checkout" && args[1].text != "--" && len(args) > 2 ||
-			args[0].text == "restore" && hasPrefix(args, "-s", "--source")
-		for _, t := range args[1:] {
-			if revision {
-				put(t.text)
-			}
-		}
-	case writers[name] && len(all) > 0:
-		for _, t := range all {
-			put(t.text)
-		}
-		if to := all[len(all)-1].text; strings.HasSuffix(to, "/") { // a folder
-			put(path.Join(to, "x"))
-		}
-	case slices.ContainsFunc(args, func(t token) bool { return inPlace(t.text) }) && set("perl ruby awk gawk")[name]:
-		for _, t := range all {
-			put(t.text)
-		}
-	case runners[name]:
-		for _, t := range args {
-			said += "\n" + t.text
-		}
-		inline := name == "eval" || len(all) == 0 || all[0].text == "-" || slices.ContainsFunc(args, func(t token) bool {
-			return strings.HasPrefix(t.text, "-") && strings.ContainsAny(t.text, "creE")
-		})
-		if !inline {
-			return // a script in a file
-		}
-		for _, w := range named(said) {
-			put(w)
-		}
-	}
+// outputs returns the arguments of go build and go test that name files that these write.
+func outputs(args []token) (out []token) {
 	for i, t := range args {
-		option, value, ok := strings.Cut(t.text, "=")
-		short := strings.HasPrefix(t.text, "-") && !strings.HasPrefix(t.text, "--") && strings.HasSuffix(t.text, "o")
-		switch {
-		case ok && results[option]:
-			put(value)
-		case (results[t.text] || short) && i+1 < len(args):
-			put(args[i+1].text)
+		option, value, has := strings.Cut(strings.TrimLeft(t.text, "-"), "=")
+		if !strings.HasPrefix(t.text, "-") || option != "o" && option != "coverprofile" {
+			continue
 		}
-	}
-}
-
-// named returns the words of a text that may be names of files.
-func named(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>()=,:{}", r) })
-}
-
-// operands returns the words that are no options.
-func operands(args []token) (out []token) {
-	for i, t := range args {
-		if t.text == "--" {
-			return append(out, args[i+1:]...)
-		}
-		if len(t.text) < 2 || t.text[0] != '-' {
-			out = append(out, t)
+		if has {
+			out = append(out, token{text: value})
+		} else if i+1 < len(args) {
+			out = append(out, args[i+1])
 		}
 	}
 	return out
 }
 
-// filter returns what a filter prints, and follows what tee writes.
-func (s *sinks) filter(name string, args []token, in flow) (prints flow) {
-	all := operands(args)
+// filter returns what a filter prints, and follows what tee writes. With options that are not known, that is unknown.
+func (s *sinks) filter(name string, args []token, text, in flow) (prints flow) {
+	all, ok := filters[name].operands(args)
 	if name == "tee" {
+		in.unknown = in.unknown || !ok
+		if !ok {
+			all = args
+		}
 		for _, t := range all {
-			s.write(t.text, in)
+			s.write(t, in)
 		}
 		return in
 	}
-	if name == "tr" || hasPrefix(args, "-f", "-r", "--file") {
-		return flow{in.from, in.line, in.unknown || name != "tr" && len(all) > 1}
-	}
-	if strings.HasSuffix(name, "grep") || name == "sed" {
-		if len(all) > 0 {
-			prints = flow{line: name == "sed", unknown: name == "sed" && !plainSed(all[0].text)}
-			all = all[1:]
+	if name == "sed" && (!ok || len(all) == 0 || !literal(all[0]) || !plainSed(all[0].text)) {
+		s.other(name, args, "") // a script may write files
+		if !ok || len(all) == 0 || !literal(all[0]) {
+			return flow{unknown: true}
 		}
+		text.unknown = true
 	}
-	read := false
-	for _, t := range all {
-		switch {
-		case t.text == "-":
-		case strings.Trim(t.text, "0123456789") == "" && name != "cat": // the value of an option
-		default:
-			read = true
-			prints.add(s.file(t))
-			continue
+	switch {
+	case !ok || name != "sed" && slices.ContainsFunc(args, func(t token) bool { return !literal(t) && !t.glob }):
+		return flow{unknown: true}
+	case name == "tr":
+		in.unknown = in.unknown || !hasPrefix(args, "-d") || len(all) != 1
+		return in
+	case name == "sed":
+		prints, all = text, all[1:]
+	case strings.HasSuffix(name, "grep"):
+		if len(all) == 0 {
+			return flow{unknown: true}
 		}
-		if t.text == "-" {
-			read = true
-			prints.add(in)
-		}
+		all = all[1:]
 	}
-	if !read {
+	if len(all) == 0 {
 		prints.add(in)
+	}
+	for _, t := range all {
+		if t.text == "-" {
+			prints.add(in)
+		} else {
+			prints.add(s.file(t))
+		}
 	}
 	return prints
 }
 
-// copies follows cp, mv, ln and install. A link has the text of the file that it points to.
-func (s *sinks) copies(args []token) {
+// copyOptions are the options of cp, mv, ln and install.
+var copyOptions = &options{short: "aRrpvnuifTdLPHsxDt:m:o:g:", long: set(`archive recursive preserve verbose no-clobber
+	update interactive force target-directory mode owner group symbolic no-target-directory`)}
+
+// copies follows cp, mv, ln and install. A link has the text of the file that it points to. It returns false if an
+// option is not known.
+func (s *sinks) copies(name string, args []token) bool {
+	all, ok := copyOptions.operands(args)
+	if !ok {
+		return false
+	}
 	var to *token
-	var all []token
-	for i := 0; i < len(args); i++ {
-		t := args[i]
+	for i, t := range args {
 		if folder, ok := strings.CutPrefix(t.text, "--target-directory="); ok {
-			to = &token{text: folder + "/", unknown: t.unknown}
-			continue
-		}
-		switch t.text {
-		case "-t", "--target-directory":
-			if i++; i < len(args) {
-				to = &token{text: args[i].text + "/", unknown: args[i].unknown}
-			}
-		case "-m", "-o", "-g", "-S", "--mode", "--owner", "--group", "--suffix":
-			i++
-		default:
-			all = append(all, t)
+			t.text, to = folder+"/", &t
+		} else if t.text == "-t" && i+1 < len(args) {
+			t = args[i+1]
+			t.text, to = t.text+"/", &t
+		} else if t.text == "--target-directory" || strings.HasPrefix(t.text, "-") && !strings.HasPrefix(t.text, "--") &&
+			strings.Contains(t.text, "t") {
+			return false
 		}
 	}
-	if all = operands(all); to == nil && len(all) > 1 {
+	if to == nil && len(all) > 1 {
 		to, all = &all[len(all)-1], all[:len(all)-1]
 	}
 	if to == nil {
-		return
+		return name != "ln"
 	}
 	folder := len(all) > 1 || strings.HasSuffix(to.text, "/") || s.folder(s.at(to.text))
 	for _, from := range all {
 		text := s.file(from)
-		text.unknown = text.unknown || to.unknown
-		into := to.text
+		into := *to
+		text.unknown = text.unknown || to.unknown || len(to.inner) > 0
 		if folder {
-			into = path.Join(into, path.Base(from.text))
+			into.text = path.Join(into.text, path.Base(from.text))
 		}
-		if inside := s.at(path.Join(into, "x")); s.folder(s.at(from.text)) && s.is(inside) {
+		// A symbolic link starts in its own folder.
+		if name == "ln" && !strings.HasPrefix(from.text, "/") && path.Dir(into.text) != "." {
+			text.unknown = true
+		}
+		if inside := s.at(path.Join(into.text, "x")); s.folder(s.at(from.text)) && s.is(inside) {
 			s.found = append(s.found, Sink{To: inside})
 		}
 		s.write(into, text)
 	}
+	return true
 }
 
 // edit follows sed -i. A script that only replaces or deletes writes no text but its own.
-func (s *sinks) edit(args []token) flow {
-	all := operands(args)
-	if len(all) == 0 {
-		return flow{}
+func (s *sinks) edit(args []token, text flow) {
+	all, ok := editOptions.operands(args)
+	if !ok || len(all) == 0 {
+		s.other("sed", args, "")
+		return
 	}
-	several := hasPrefix(args, "-e", "-f", "--expression", "--file")
+	text.unknown = text.unknown || !literal(all[0]) && len(all[0].inner) == 0 || !plainSed(all[0].text)
+	if text.unknown {
+		s.other("sed", all[:1], "") // the script may write files
+	}
 	for _, t := range all[1:] {
-		s.write(t.text, flow{line: true, unknown: several || t.unknown || all[0].unknown || !plainSed(all[0].text)})
+		s.write(t, text)
 	}
-	return flow{}
 }
+
+var editOptions = &options{short: "nErsuzi;", long: set("in-place")}
 
 // hasPrefix reports whether an argument begins with one of the prefixes.
 func hasPrefix(args []token, prefixes ...string) bool {
@@ -401,7 +426,7 @@ func plainSed(script string) bool {
 	script = strings.TrimLeft(script, "0123456789,$ ")
 	if strings.HasPrefix(script, "/") {
 		end := strings.IndexByte(script[1:], '/')
-		if end < 0 {
+		if end < 0 || strings.Contains(script[:end+1], `\`) {
 			return false
 		}
 		script = strings.TrimLeft(script[end+2:], " ")
@@ -414,7 +439,8 @@ func plainSed(script string) bool {
 	case len(script) < 4 || script[0] != 's':
 		return false
 	}
-	parts := strings.Split(strings.ReplaceAll(script[1:], `\`+script[1:2], ""), script[1:2])
+	delimiter, script := script[1:2], strings.ReplaceAll(script[1:], `\\`, "")
+	parts := strings.Split(strings.ReplaceAll(script, `\`+delimiter, ""), delimiter)
 	return len(parts) == 4 && strings.Trim(parts[3], "gIpmM0123456789") == ""
 }
 

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 )
@@ -41,7 +42,8 @@ var sinkLines = map[string]string{
 	"cat a | tee -a CLAUDE.md memory/b.md":                           "CLAUDE.md: a; memory/b.md: a",
 	"cat a 2>/dev/null | sort -u > CLAUDE.md":                        "CLAUDE.md: a",
 	"echo 'use make' >> CLAUDE.md":                                   "CLAUDE.md: line",
-	"echo \"done $(date) in $PWD for $5\" >> CLAUDE.md":              "CLAUDE.md: line",
+	"echo \"done $(date) in $PWD\" >> CLAUDE.md":                     "CLAUDE.md: line",
+	"echo \"for $5\" >> CLAUDE.md":                                   "CLAUDE.md: line?",
 	"echo \"$(cat a)\" > CLAUDE.md":                                  "CLAUDE.md: a line",
 	"cat > CLAUDE.md <<'EOF'\nuse `make` $X\nEOF\ngit add CLAUDE.md": "CLAUDE.md: line",
 	"cat <<EOF >> CLAUDE.md\non $(date)\nEOF\n":                      "CLAUDE.md: line",
@@ -96,14 +98,14 @@ var sinkLines = map[string]string{
 	"[[ -f CLAUDE.md ]] && wc -l CLAUDE.md":                 "",
 	"(cd docs && cat ../CLAUDE.md)":                         "",
 	"gh pr create --body-file CLAUDE.md":                    "",
-	"./check.sh CLAUDE.md":                                  "",
+	"./check.sh CLAUDE.md":                                  "CLAUDE.md: ?",
 	"echo \"${X}\" CLAUDE.md":                               "",
 	"git push # CLAUDE.md":                                  "",
 }
 
 func TestSinksOfCommandLines(t *testing.T) {
 	memory := func(file string) bool {
-		return strings.HasSuffix(file, "CLAUDE.md") || strings.HasPrefix(strings.TrimPrefix(file, "./"), "memory/") &&
+		return path.Base(file) == "CLAUDE.md" || strings.HasPrefix(strings.TrimPrefix(file, "./"), "memory/") &&
 			file != "memory/"
 	}
 	for line, want := range sinkLines {

@@ -1,0 +1,239 @@
+package shell
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// named returns the words of a text that may be names of files.
+func named(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>()=,:{}", r) })
+}
+
+// names returns the files in question that a text names. In a script of sed, a name may follow a letter.
+func (s *sinks) names(text string, sed bool) (out []string) {
+	try := func(w string) bool {
+		if w == "" || !s.is(s.at(w)) {
+			return false
+		}
+		out = append(out, s.at(w))
+		return true
+	}
+	for _, w := range named(text) {
+		if try(w) {
+			continue
+		}
+		letters := len(w) - len(strings.TrimLeft(w, nameLetters+"-"))
+		for i := 1; w[0] == '-' && i <= letters && i < len(w) && !try(w[i:]); i++ { // -oCLAUDE.md
+		}
+		for i := range w {
+			if sed && (w[i] == 'w' || w[i] == 'W') && try(w[i+1:]) {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// literal reports whether a shell substitutes nothing in a word.
+func literal(t token) bool { return !t.unknown && !t.told && len(t.inner) == 0 }
+
+// hidden returns the files in question that the substitutions and variables of a word may name.
+func (s *sinks) hidden(t token) (out []string) {
+	for _, sub := range t.inner {
+		out = append(out, s.names(sub, false)...)
+	}
+	if t.unknown && !t.glob || len(t.inner) > 0 || t.told {
+		out = append(out, s.carried...)
+	}
+	return unique(out)
+}
+
+// tokenNames returns the files in question that a word may name.
+func (s *sinks) tokenNames(t token) []string { return append(s.names(t.text, false), s.hidden(t)...) }
+
+// unique drops repeated names.
+func unique(names []string) (out []string) {
+	for _, n := range names {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// other follows a program that may write any text to any file that it gets the name of.
+func (s *sinks) other(name string, args []token, said string) {
+	all := s.names(said, false)
+	for _, t := range args {
+		if name == "sed" {
+			all = append(all, s.names(t.text, true)...)
+		}
+		all = append(all, s.tokenNames(t)...)
+		if in := s.at(path.Join(t.text, "x")); (strings.HasSuffix(t.text, "/") || s.folder(s.at(t.text))) && s.is(in) {
+			all = append(all, in)
+		}
+	}
+	if name != "sed" && name != "go" {
+		all = append(all, s.piped...)
+	}
+	for _, to := range unique(all) {
+		s.found = append(s.found, Sink{To: to})
+	}
+}
+
+// assigners set variables by their arguments or their input.
+var assigners = set("for set export declare typeset local readonly read mapfile readarray getopts let eval source . unset")
+
+// harmless variables with upper-case letters change no program that reads files.
+var harmless = set("FILE OUT DIR MSG VERSION NAME CI LANG LC_ALL TZ NODE_ENV CGO_ENABLED GOFLAGS NO_COLOR FORCE_COLOR")
+
+// assignments takes note of the variables that commands set. Programs read variables with upper-case letters.
+func (s *sinks) assignments(commands []simple) {
+	for _, c := range commands {
+		program := "" // the first word that assigns nothing
+		for _, t := range c.words {
+			name, value, _ := strings.Cut(t.text, "=")
+			switch {
+			case assigns(t.text) && (program == "" || assigners[program] || program == "env" || program == "sudo"):
+				s.assigned = true
+				end := name == "PATH" && (strings.HasPrefix(value, "$PATH:") || strings.HasPrefix(value, "${PATH}:"))
+				s.strange = s.strange || !end && len(name) > 1 && name != strings.ToLower(name) && !harmless[name]
+				for _, sub := range append(t.inner, value) {
+					s.carried = append(s.carried, s.names(sub, false)...)
+				}
+			case program == "":
+				program = base(t.text)
+			}
+		}
+		if !assigners[program] && !(program == "printf" && hasPrefix(c.words[1:], "-v")) {
+			continue
+		}
+		s.assigned = true
+		if program == "export" { // followed above
+			continue
+		}
+		s.carried = append(s.carried, s.names(s.line, false)...)
+	}
+	s.carried = unique(s.carried)
+}
+
+// wrappers are programs that run the program in their arguments, with the number of operands in front of it.
+var wrappers = map[string]int{"timeout": 1, "env": 0, "sudo": 0, "command": 0, "nohup": 0, "nice": 0, "time": 0}
+
+// unwrapped drops assignments in front of a program, and programs that only run it.
+func unwrapped(words []token) []token {
+	for len(words) > 0 {
+		skip, wrapper := wrappers[base(words[0].text)]
+		switch {
+		case assigns(words[0].text):
+			words = words[1:]
+		case wrapper && len(words) > skip+1 && literal(words[1]) && !strings.HasPrefix(words[1].text, "-"):
+			words = words[skip+1:]
+		default:
+			return words
+		}
+	}
+	return words
+}
+
+// looksOn reports whether a program writes no text to the files in its arguments but what git has stored. A program
+// of awk must not print to files or run anything.
+func looksOn(name string, args []token) bool {
+	switch name {
+	case "git":
+		return gitLooks(args)
+	case "gh":
+		return len(args) > 1 && set("pr issue")[args[0].text] && set("create edit comment view list")[args[1].text]
+	case "find":
+		return !slices.ContainsFunc(args, func(t token) bool {
+			return !literal(t) && !t.glob || hasPrefix([]token{t}, "-exec", "-ok", "-fp", "-fl")
+		})
+	case "awk", "gawk", "mawk":
+		all, ok := (&options{short: "F:v:"}).operands(args)
+		return ok && len(all) > 0 && len(all[0].inner) == 0 && (!all[0].unknown || all[0].glob) &&
+			!strings.ContainsAny(all[0].text, ">|@") && !strings.Contains(all[0].text, "system")
+	}
+	return false
+}
+
+// gitLooks reports whether a subcommand of git writes no text to the files in its arguments but what was staged or
+// committed last.
+func gitLooks(args []token) bool {
+	for len(args) > 1 && args[0].text == "-C" && literal(args[1]) {
+		args = args[2:]
+	}
+	if len(args) == 0 {
+		return false
+	}
+	for _, t := range args[1:] {
+		if t.unknown && !t.glob && args[0].text != "commit" {
+			return false
+		}
+	}
+	plain := []word{{text: "git"}}
+	for _, t := range args {
+		plain = append(plain, word{text: t.text})
+	}
+	switch args[0].text {
+	case "checkout":
+		return len(args) == 2 || args[1].text == "--" || builds(plain)
+	case "restore":
+		return !slices.ContainsFunc(args[1:], func(t token) bool {
+			return strings.HasPrefix(t.text, "-") && t.text != "--" && t.text != "--staged" && t.text != "--worktree"
+		})
+	case "rm", "push", "fetch", "ls-tree", "cat-file", "check-ignore", "rev-list":
+		return true
+	case "reset":
+		return len(args) == 2 || args[1].text == "HEAD" || args[1].text == "--"
+	case "mv":
+		return false
+	}
+	return looks(plain) || builds(plain)
+}
+
+// operands returns the words that are no options.
+func operands(args []token) (out []token) {
+	for i, t := range args {
+		if t.text == "--" {
+			return append(out, args[i+1:]...)
+		}
+		if len(t.text) < 2 || t.text[0] != '-' {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// operands returns the words that are neither options nor their values. ok is false if an option is not known.
+func (o *options) operands(args []token) (out []token, ok bool) {
+	for i := 0; i < len(args); i++ {
+		t := args[i]
+		// A variable may stand for an option.
+		if t.text == "" && len(t.inner) > 0 || strings.HasPrefix(t.text, "$") && t.unknown || t.glob && t.text[0] == '*' {
+			out = append(out, t)
+			continue
+		}
+		switch {
+		case t.text == "--":
+			return append(out, args[i+1:]...), true
+		case len(t.text) < 2 || t.text[0] != '-':
+			out = append(out, t)
+		case o.numbers && strings.Trim(t.text[1:], "0123456789") == "":
+		case strings.HasPrefix(t.text, "--"):
+			if name, _, _ := strings.Cut(t.text[2:], "="); !o.long[name] {
+				return out, false
+			}
+		default:
+			ok, next := o.cluster(t.text[1:])
+			if !ok {
+				return out, false
+			}
+			if next {
+				i++
+			}
+		}
+	}
+	return out, true
+}
