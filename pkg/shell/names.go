@@ -21,11 +21,14 @@ func (s *sinks) names(text string, sed bool) (out []string) {
 		return true
 	}
 	for _, w := range named(text) {
-		if try(w) {
+		if w[0] != '-' && try(w) {
 			continue
 		}
 		letters := len(w) - len(strings.TrimLeft(w, nameLetters+"-"))
-		for i := 1; w[0] == '-' && i <= letters && i < len(w) && !try(w[i:]); i++ { // -oCLAUDE.md
+		for i := 1; w[0] == '-' && i <= letters && i < len(w); i++ { // -oCLAUDE.md
+			if strings.ContainsAny(w[i:], "./") && try(w[i:]) {
+				break
+			}
 		}
 		for i := range w {
 			if sed && (w[i] == 'w' || w[i] == 'W') && try(w[i+1:]) {
@@ -98,8 +101,8 @@ func (s *sinks) assignments(commands []simple) {
 			switch {
 			case assigns(t.text) && (program == "" || assigners[program] || program == "env" || program == "sudo"):
 				s.assigned = true
-				end := name == "PATH" && (strings.HasPrefix(value, "$PATH:") || strings.HasPrefix(value, "${PATH}:"))
-				s.strange = s.strange || !end && len(name) > 1 && name != strings.ToLower(name) && !harmless[name]
+				s.strange = s.strange || len(name) > 1 && name != strings.ToLower(name) && !harmless[name] &&
+					(name != "PATH" || !systemPath(value))
 				for _, sub := range append(t.inner, value) {
 					s.carried = append(s.carried, s.names(sub, false)...)
 				}
@@ -117,6 +120,19 @@ func (s *sinks) assignments(commands []simple) {
 		s.carried = append(s.carried, s.names(s.line, false)...)
 	}
 	s.carried = unique(s.carried)
+}
+
+// systemPath reports whether a value of PATH finds the programs of the system first.
+func systemPath(value string) bool {
+	for _, dir := range strings.Split(value, ":") {
+		if dir == "$PATH" || dir == "${PATH}" {
+			return true
+		}
+		if !strings.HasPrefix(dir, "/usr/") || strings.Contains(dir, "..") {
+			return false
+		}
+	}
+	return false
 }
 
 // wrappers are programs that run the program in their arguments, with the number of operands in front of it.
@@ -146,6 +162,11 @@ func looksOn(name string, args []token) bool {
 		return gitLooks(args)
 	case "gh":
 		return len(args) > 1 && set("pr issue")[args[0].text] && set("create edit comment view list")[args[1].text]
+	case "xargs":
+		for len(args) > 0 && (args[0].text == "-0" || args[0].text == "-r") {
+			args = args[1:]
+		}
+		return len(args) > 0 && set("cat head tail grep wc ls stat rm sha256sum")[args[0].text]
 	case "find":
 		return !slices.ContainsFunc(args, func(t token) bool {
 			return !literal(t) && !t.glob || hasPrefix([]token{t}, "-exec", "-ok", "-fp", "-fl")
@@ -168,7 +189,7 @@ func gitLooks(args []token) bool {
 		return false
 	}
 	for _, t := range args[1:] {
-		if t.unknown && !t.glob && args[0].text != "commit" {
+		if !literal(t) && !t.glob && args[0].text != "commit" {
 			return false
 		}
 	}

@@ -189,7 +189,11 @@ func (s *sinks) write(t token, text flow) {
 		s.found = append(s.found, Sink{to, text.from, text.line, !text.unknown})
 		return
 	}
-	for _, name := range s.hidden(t) {
+	all := s.hidden(t)
+	if t.glob {
+		all = append(all, s.names(t.text, false)...)
+	}
+	for _, name := range unique(all) {
 		s.found = append(s.found, Sink{name, text.from, text.line, !text.unknown})
 	}
 }
@@ -350,7 +354,7 @@ var copyOptions = &options{short: "aRrpvnuifTdLPHsxDt:m:o:g:", long: set(`archiv
 // option is not known.
 func (s *sinks) copies(name string, args []token) bool {
 	all, ok := copyOptions.operands(args)
-	if !ok {
+	if !ok || slices.ContainsFunc(args, func(t token) bool { return t.glob && strings.Contains(t.text, "{") }) {
 		return false
 	}
 	var to *token
