@@ -31,6 +31,9 @@ func TestACopyIntoAMemoryFileIsJudgedByTheTextThatItCopies(t *testing.T) {
 		{"cat docs/agent.md > CLAUDE.md", "CLAUDE.md"},
 		{"head -n 50 docs/agent.md | tee CLAUDE.md", "CLAUDE.md"},
 		{"cp docs/agent.md notes.txt", "CLAUDE.local.md"}, // a link
+		{"sudo cp docs/agent.md CLAUDE.md", "CLAUDE.md"},
+		{"date \"+$(<docs/agent.md)\" > CLAUDE.md", "CLAUDE.md"},
+		{"sort -r docs/agent.md > CLAUDE.md", "CLAUDE.md"},
 	} {
 		cfg, c := agent(t)
 		cwd, err := filepath.EvalSymlinks(t.TempDir())
@@ -99,7 +102,12 @@ func TestACommandThatWritesUnknownTextIntoMemoryIsHeld(t *testing.T) {
 	}
 	for _, command := range []string{"cat a.md b.md > CLAUDE.md", "cp b.md CLAUDE.md", "cp long.md CLAUDE.md",
 		"./gen.sh > CLAUDE.md", "make docs | tee -a memory/x.md", "cp *.md memory/", "sed -i 'r b.md' CLAUDE.md",
-		"git show x:y > AGENTS.md", "curl -so CLAUDE.md https://x.example/a"} {
+		"git show x:y > AGENTS.md", "curl -so CLAUDE.md https://x.example/a", "wget -qOCLAUDE.md https://x.example/a",
+		"set -- \"$(./gen)\"; echo \"$1\" >> CLAUDE.md", "HOME=$(cat a.md); echo \"$HOME\" >> CLAUDE.md",
+		"sed -i \"1i $(./gen)\" CLAUDE.md", "grep -e. a.md > CLAUDE.md", "echo 'cp a.md CLAUDE.md' | sh",
+		"tar xf a.tar CLAUDE.md", "awk '{print > \"CLAUDE.md\"}' a.md", "sed -n 'w CLAUDE.md' a.md",
+		"git -C . checkout x -- CLAUDE.md", "X=cp; $X a.md CLAUDE.md", "timeout -k 1 5 cp a.md CLAUDE.md",
+		"./gen.sh CLAUDE.md"} {
 		if a := ask(command); !denied(a) || !strings.Contains(a.Specific.Reason, "not known") ||
 			!strings.Contains(a.Specific.Reason, "LZ307") {
 			t.Errorf("%s: %+v", command, a)
@@ -108,7 +116,8 @@ func TestACommandThatWritesUnknownTextIntoMemoryIsHeld(t *testing.T) {
 	for _, command := range []string{"touch CLAUDE.md", "git add CLAUDE.md && git commit -m 'CLAUDE.md'", "rm CLAUDE.md",
 		"echo 'Run make test.' >> CLAUDE.md", "cat > memory/x.md <<'EOF'\nRun `make test`.\nEOF", "cp a.md CLAUDE.md",
 		"sed -i 's/make/make test/' CLAUDE.md", "cat a.md CLAUDE.md > memory/both.md", "cp CLAUDE.md CLAUDE.md.bak",
-		"echo \"- $(date +%F): done\" >> memory/log.md"} {
+		"echo \"- $(date +%F): done\" >> memory/log.md", "timeout 5 cp a.md CLAUDE.md",
+		"find . -name CLAUDE.md | xargs wc -l"} {
 		if a := ask(command); a != nil {
 			t.Errorf("%s: %+v", command, a.Specific)
 		}

@@ -66,6 +66,15 @@ func unique(names []string) (out []string) {
 	return out
 }
 
+// inside returns a file in question in a folder, if all its files are.
+func (s *sinks) inside(folder string) []string {
+	in := s.at(path.Join(folder, "x"))
+	if folder != "" && (strings.HasSuffix(folder, "/") || s.folder(s.at(folder))) && s.is(in) {
+		return []string{in}
+	}
+	return nil
+}
+
 // other follows a program that may write any text to any file that it gets the name of.
 func (s *sinks) other(name string, args []token, said string) {
 	all := s.names(said, false)
@@ -74,8 +83,10 @@ func (s *sinks) other(name string, args []token, said string) {
 			all = append(all, s.names(t.text, true)...)
 		}
 		all = append(all, s.tokenNames(t)...)
-		if in := s.at(path.Join(t.text, "x")); (strings.HasSuffix(t.text, "/") || s.folder(s.at(t.text))) && s.is(in) {
-			all = append(all, in)
+		_, value, _ := strings.Cut(t.text, "=")
+		all = append(append(all, s.inside(t.text)...), s.inside(value)...)
+		for i := 2; strings.HasPrefix(t.text, "-") && i < min(len(t.text), 6); i++ { // -Pmemory
+			all = append(all, s.inside(t.text[i:])...)
 		}
 	}
 	if name != "sed" && name != "go" {
@@ -87,7 +98,8 @@ func (s *sinks) other(name string, args []token, said string) {
 }
 
 // assigners set variables by their arguments or their input.
-var assigners = set("for set export declare typeset local readonly read mapfile readarray getopts let eval source . unset")
+var assigners = set(`for set export declare typeset local readonly read mapfile readarray getopts let eval source .
+	unset`)
 
 // harmless variables with upper-case letters change no program that reads files.
 var harmless = set("FILE OUT DIR MSG VERSION NAME CI LANG LC_ALL TZ NODE_ENV CGO_ENABLED GOFLAGS NO_COLOR FORCE_COLOR")
@@ -104,7 +116,7 @@ func (s *sinks) assignments(commands []simple) {
 				s.strange = s.strange || len(name) > 1 && name != strings.ToLower(name) && !harmless[name] &&
 					(name != "PATH" || !systemPath(value))
 				for _, sub := range append(t.inner, value) {
-					s.carried = append(s.carried, s.names(sub, false)...)
+					s.carried = append(append(s.carried, s.names(sub, false)...), s.inside(sub)...)
 				}
 			case program == "":
 				program = base(t.text)

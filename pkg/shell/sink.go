@@ -22,7 +22,14 @@ type Sink struct {
 // program that gets the name of such a file has a sink that is not known. If a line cannot be parsed, and names such a
 // file, the result is one sink that is not known.
 func Sinks(line string, is, folder func(file string) bool) []Sink {
-	s := sinks{is: is, folder: folder, line: line, written: map[string]bool{}}
+	seen := map[string]bool{}
+	once := func(file string) bool {
+		if _, ok := seen[file]; !ok {
+			seen[file] = is(file)
+		}
+		return seen[file]
+	}
+	s := sinks{is: once, folder: folder, line: line, written: map[string]bool{}, links: map[string]string{}}
 	if len(line) > MaxLine<<4 || !s.run(line, 0) {
 		s.dir = ""
 		if all := s.names(line, false); len(all) > 0 {
@@ -54,10 +61,11 @@ type sinks struct {
 	dirty   bool            // a program of the line may have written any file
 	written map[string]bool // files that the line has written
 
-	assigned bool     // the line may set variables
-	strange  bool     // the line sets a variable that may change programs
-	carried  []string // files that variables of the line may name
-	piped    []string // files that are named earlier in the pipeline
+	assigned bool              // the line may set variables
+	strange  bool              // the line sets a variable that may change programs
+	carried  []string          // files that variables of the line may name
+	links    map[string]string // links to files in question and their folders
+	piped    []string          // files that are named earlier in the pipeline
 }
 
 // maxNested is the maximum depth of substitutions.
@@ -90,7 +98,9 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 			if !ok {
 				return out, false
 			}
-			f.unknown = f.unknown && !(len(f.from) == 0 && c.words[i].glob && len(c.words[i].inner) == 0)
+			if c.words[i].glob && len(c.words[i].inner) == 0 { // names of files
+				f.unknown = strings.ContainsAny(c.words[i].text, "*?[") || c.words[i].told && s.assigned
+			}
 			text.add(f)
 		}
 		said := "" // text of here-documents
@@ -119,6 +129,9 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 		}
 		in.add(fed)
 		prints := s.program(c.words, text, in, said)
+		if len(c.words) == 0 {
+			prints = fed // $(< file)
+		}
 		for _, r := range c.redirects {
 			switch {
 			case r.op != ">":
@@ -157,12 +170,17 @@ func (s *sinks) word(t token, depth int) (text flow, ok bool) {
 	return text, true
 }
 
-// at returns a path relative to the folder in which the line starts.
+// at returns a path relative to the folder in which the line starts. It follows links that the line makes.
 func (s *sinks) at(file string) string {
-	if s.dir == "" || strings.HasPrefix(file, "/") || strings.HasPrefix(file, "~") {
-		return file
+	if s.dir != "" && !strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "~") {
+		file = path.Join(s.dir, file)
 	}
-	return path.Join(s.dir, file)
+	for link, to := range s.links {
+		if rest, ok := strings.CutPrefix(path.Clean(file), link); ok && (rest == "" || rest[0] == '/') {
+			return to + rest
+		}
+	}
+	return file
 }
 
 // file returns the text of a file.
@@ -172,7 +190,8 @@ func (s *sinks) file(t token) flow {
 		return flow{}
 	}
 	device := strings.HasPrefix(path.Clean(file), "/dev/") || strings.HasPrefix(path.Clean(file), "/proc/")
-	if t.unknown || t.told && s.assigned || len(t.inner) > 0 || s.lost || s.dirty || device || s.written[path.Clean(file)] {
+	expands := t.unknown || t.told && s.assigned || len(t.inner) > 0
+	if expands || device || s.lost || s.dirty || s.written[path.Clean(file)] {
 		return flow{unknown: true}
 	}
 	return flow{from: []string{file}}
@@ -391,6 +410,10 @@ func (s *sinks) copies(name string, args []token) bool {
 			s.found = append(s.found, Sink{To: inside})
 		}
 		s.write(into, text)
+		source := s.at(from.text)
+		if name == "ln" && (s.is(source) || s.is(path.Join(source, "x"))) {
+			s.links[path.Clean(s.at(into.text))] = source
+		}
 	}
 	return true
 }

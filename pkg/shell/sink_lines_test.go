@@ -80,6 +80,13 @@ var foreignLines = map[string]string{
 	"cat evil | tee {CLAUDE.md,x}":                                   "CLAUDE.md: evil",
 	"echo evil | xargs cat > CLAUDE.md":                              "CLAUDE.md: ?",
 	"printf -v HOME %s \"$(cat evil)\"; echo $HOME > CLAUDE.md":      "CLAUDE.md: line?",
+	"echo \"$(<evil)\" > CLAUDE.md":                                  "CLAUDE.md: evil line",
+	"echo * > CLAUDE.md":                                             "CLAUDE.md: line?",
+	"ln CLAUDE.md n.txt; cat evil > n.txt":                           "CLAUDE.md: evil",
+	"ln -s memory m && cp evil m/x":                                  "memory/x: evil",
+	"wget -Pmemory u":                                                "memory/x: ?",
+	"wget --directory-prefix=memory u":                               "memory/x: ?",
+	"D=memory; cp evil $D/x":                                         "memory/x: evil?",
 }
 
 // honestLines name a memory file, and write no text into one.
