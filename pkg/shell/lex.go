@@ -195,11 +195,13 @@ func (l *lexer) word() (t token, ok bool) {
 			if !l.double(&t, true) {
 				return t, false
 			}
+		case strings.HasPrefix(l.s[l.i:], "\\\n"):
+			l.i += 2
 		case c == '\\' && l.i+1 < len(l.s):
 			t.text += l.s[l.i+1 : l.i+2]
 			l.i += 2
 		case c == '$' || c == '`':
-			if !l.dollar(&t) {
+			if strings.HasPrefix(l.s[l.i:], "$'") || !l.dollar(&t) { // $'…' has escapes
 				return t, false
 			}
 		default:
@@ -220,6 +222,8 @@ func (l *lexer) double(t *token, quote bool) bool {
 		case c == '"' && quote:
 			l.i++
 			return true
+		case strings.HasPrefix(l.s[l.i:], "\\\n"):
+			l.i += 2
 		case c == '\\' && l.i+1 < len(l.s):
 			t.text += l.s[l.i+1 : l.i+2]
 			l.i += 2
@@ -246,7 +250,7 @@ func (l *lexer) dollar(t *token) bool {
 	switch {
 	case rest[0] == '`':
 		end := strings.IndexByte(rest[1:], '`')
-		if end < 0 {
+		if end < 0 || strings.Contains(rest[1:1+end], `\`) {
 			return false
 		}
 		t.inner = append(t.inner, rest[1:1+end])
@@ -281,7 +285,7 @@ func (l *lexer) dollar(t *token) bool {
 		l.i += i
 	case strings.HasPrefix(rest, "${"):
 		end := strings.IndexByte(rest, '}')
-		if end < 0 || strings.ContainsAny(rest[2:end], "$`'\"\\") {
+		if end < 0 || strings.ContainsAny(rest[2:end], "$`'\"\\=") {
 			return false
 		}
 		if told[rest[2:end]] {

@@ -118,7 +118,7 @@ func (s *sinks) assignments(commands []simple) {
 				for _, sub := range append(t.inner, value) {
 					s.carried = append(append(s.carried, s.names(sub, false)...), s.inside(sub)...)
 				}
-			case program == "":
+			case program == "" && t.text != "command" && t.text != "time":
 				program = base(t.text)
 			}
 		}

@@ -87,6 +87,11 @@ var foreignLines = map[string]string{
 	"wget -Pmemory u":                                                "memory/x: ?",
 	"wget --directory-prefix=memory u":                               "memory/x: ?",
 	"D=memory; cp evil $D/x":                                         "memory/x: evil?",
+	"echo $'\\'' ; cp evil CLAUDE.md #'":                             "CLAUDE.md: ?",
+	"cp evil CLAU\\\nDE.md":                                          "CLAUDE.md: evil",
+	": ${F:=CLAUDE.md}; cp evil $F":                                  "CLAUDE.md: ?",
+	"command read HOME < evil; echo $HOME > CLAUDE.md":               "CLAUDE.md: line?",
+	"git apply <<'E'\n+++ b/CLAUDE.md\nE":                            "b/CLAUDE.md: ?",
 }
 
 // honestLines name a memory file, and write no text into one.
