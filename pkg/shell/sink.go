@@ -132,15 +132,19 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 		if len(c.words) == 0 {
 			prints = fed // $(< file)
 		}
-		for _, r := range c.redirects {
+		redirected := false
+		for _, r := range c.redirects { // bash writes to the last file, zsh to all
 			switch {
 			case r.op != ">":
 			case r.errors:
 				s.write(r.to, flow{unknown: true})
 			default:
 				s.write(r.to, prints)
-				prints = flow{}
+				redirected = true
 			}
+		}
+		if redirected {
+			prints = flow{}
 		}
 		if in = (flow{unknown: true}); c.piped {
 			in = prints

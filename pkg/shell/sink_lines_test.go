@@ -92,6 +92,7 @@ var foreignLines = map[string]string{
 	": ${F:=CLAUDE.md}; cp evil $F":                                  "CLAUDE.md: ?",
 	"command read HOME < evil; echo $HOME > CLAUDE.md":               "CLAUDE.md: line?",
 	"git apply <<'E'\n+++ b/CLAUDE.md\nE":                            "b/CLAUDE.md: ?",
+	"cat evil > x > CLAUDE.md":                                       "CLAUDE.md: evil",
 }
 
 // honestLines name a memory file, and write no text into one.
