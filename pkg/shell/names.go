@@ -24,14 +24,14 @@ func (s *sinks) names(text string, sed bool) (out []string) {
 		if w[0] != '-' && try(w) {
 			continue
 		}
-		letters := len(w) - len(strings.TrimLeft(w, nameLetters+"-"))
+		letters := min(64, len(w)-len(strings.TrimLeft(w, nameLetters+"-")))
 		for i := 1; w[0] == '-' && i <= letters && i < len(w); i++ { // -oCLAUDE.md
 			if strings.ContainsAny(w[i:], "./") && try(w[i:]) {
 				break
 			}
 		}
 		for i := range w {
-			if sed && (w[i] == 'w' || w[i] == 'W') && try(w[i+1:]) {
+			if sed && (w[i] == 'w' || w[i] == 'W') && len(w)-i < maxPath && try(w[i+1:]) {
 				break
 			}
 		}
@@ -56,10 +56,16 @@ func (s *sinks) hidden(t token) (out []string) {
 // tokenNames returns the files in question that a word may name.
 func (s *sinks) tokenNames(t token) []string { return append(s.names(t.text, false), s.hidden(t)...) }
 
-// unique drops repeated names.
+// maxPath is the maximum length of a path on Linux. maxNames is the maximum number of names that one program has.
+const (
+	maxPath  = 4096
+	maxNames = 16
+)
+
+// unique drops repeated names, and those after maxNames.
 func unique(names []string) (out []string) {
 	for _, n := range names {
-		if !slices.Contains(out, n) {
+		if len(out) < maxNames && !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
@@ -106,6 +112,7 @@ var harmless = set("FILE OUT DIR MSG VERSION NAME CI LANG LC_ALL TZ NODE_ENV CGO
 
 // assignments takes note of the variables that commands set. Programs read variables with upper-case letters.
 func (s *sinks) assignments(commands []simple) {
+	line := false
 	for _, c := range commands {
 		program := "" // the first word that assigns nothing
 		for _, t := range c.words {
@@ -129,7 +136,10 @@ func (s *sinks) assignments(commands []simple) {
 		if program == "export" { // followed above
 			continue
 		}
-		s.carried = append(s.carried, s.names(s.line, false)...)
+		if !line {
+			s.carried = append(s.carried, s.names(s.line, false)...)
+		}
+		line = true
 	}
 	s.carried = unique(s.carried)
 }

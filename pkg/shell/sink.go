@@ -151,7 +151,7 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 			for _, t := range c.words {
 				s.piped = append(s.piped, s.tokenNames(t)...)
 			}
-			s.piped = append(s.piped, s.names(said, false)...)
+			s.piped = unique(append(s.piped, s.names(said, false)...))
 		} else {
 			out.add(prints)
 		}
@@ -416,6 +416,9 @@ func (s *sinks) copies(name string, args []token) bool {
 		s.write(into, text)
 		source := s.at(from.text)
 		if name == "ln" && (s.is(source) || s.is(path.Join(source, "x"))) {
+			if len(s.links) == maxNames {
+				return false
+			}
 			s.links[path.Clean(s.at(into.text))] = source
 		}
 	}
