@@ -455,8 +455,12 @@ func inPlace(option string) bool {
 		strings.HasPrefix(option, "--in-place")
 }
 
-// plainSed reports whether a script of sed is one command that neither reads, writes nor runs anything.
+// plainSed reports whether a script of sed is one command that neither reads, writes nor runs anything, or only prints
+// and deletes lines.
 func plainSed(script string) bool {
+	if strings.Trim(script, "0123456789,$ ;pd") == "" && strings.Contains(script, ";") {
+		return true
+	}
 	script = strings.TrimLeft(script, "0123456789,$ ")
 	if strings.HasPrefix(script, "/") {
 		end := strings.IndexByte(script[1:], '/')
