@@ -57,8 +57,13 @@ func (a *Alert) Asks(on Type) (v Verdict, binding bool) {
 // MaxReasonText is the maximum length of a reason's text and rule, in bytes.
 const MaxReasonText = 500
 
-// FindingKey identifies what a group's rule says of a subject. text is the message of the alert or the text of its
-// reason. Two alerts on one subject say the same if their keys are equal.
-func FindingKey(group, rule, text string) string {
-	return Digest([]byte(strings.Join([]string{group, Clip(rule, MaxReasonText), Clip(text, MaxReasonText)}, "\x00")))
+// FindingKey identifies a finding: that a rule of a group says a text of a subject and asks for a verdict. text is the
+// message of the alert or the text of its reason. subject is as the arbiter stores it, for a belief BeliefSubject. A
+// finding that asks for another verdict, or on another subject, has another key.
+func FindingKey(subject, group, rule string, v Verdict, text string) string {
+	return Digest([]byte(strings.Join([]string{subject, group, Clip(rule, MaxReasonText), v.String(),
+		Clip(text, MaxReasonText)}, "\x00")))
 }
+
+// BeliefSubject returns the subject of findings on a belief.
+func BeliefSubject(id string) string { return "b:" + id }

@@ -28,8 +28,9 @@ type clearance struct {
 // maxClearances is the maximum number of clearances of one belief. The oldest is removed first.
 const maxClearances = 8
 
-func (fd finding) key() string {
-	return streams.FindingKey(fd.Reason.Group, fd.Reason.Rule, fd.Reason.Text)
+// key returns the key of a finding on a subject.
+func (fd finding) key(subject string) string {
+	return streams.FindingKey(subject, fd.Reason.Group, fd.Reason.Rule, fd.Reason.Verdict, fd.Reason.Text)
 }
 
 func clearedKey(project, belief string) []byte { return stage.Key(keyCleared, project, belief) }
@@ -43,10 +44,10 @@ func clearances(st *stage.State, project, belief string) (out []clearance, err e
 	return out, err
 }
 
-// clears returns the first clearance that covers a finding, or nil.
-func clears(all []clearance, fd finding) *clearance {
+// clears returns the first clearance that covers a finding on a subject, or nil.
+func clears(all []clearance, subject string, fd finding) *clearance {
 	i := slices.IndexFunc(all, func(c clearance) bool {
-		return !fd.More && slices.Contains(c.Findings, fd.key())
+		return !fd.More && slices.Contains(c.Findings, fd.key(subject))
 	})
 	if i < 0 {
 		return nil
@@ -74,12 +75,12 @@ func clearApproved(st *stage.State, in *resolution, h *hold) error {
 	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent}
 	r := ref(*b)
 	r.Rel, r.Agent = relFound, h.Agent
-	err := p.bearing(st, r, func(fd finding, _ []string, _ bool, by *clearance) {
+	err := p.bearing(st, r, func(fd finding, under string, _ []string, _ bool, by *clearance) {
 		if by == nil && slices.ContainsFunc(h.Entry.Reasons, func(x streams.Reason) bool {
 			return x.Verdict > streams.Allow && x.Group == fd.Reason.Group && x.Rule == fd.Reason.Rule &&
 				x.Alert == fd.Reason.Alert
 		}) {
-			c.Findings = append(c.Findings, fd.key())
+			c.Findings = append(c.Findings, fd.key(under))
 		}
 	})
 	if err != nil || len(c.Findings) == 0 {
@@ -137,14 +138,14 @@ func listFindings(st *stage.State, req []byte) (any, error) {
 	p := &proposal{Type: streams.TypeRecall, Project: q.Project, Agent: q.Agent}
 	r := ref(q.Belief)
 	r.Rel, r.Agent = relFound, cmp.Or(r.Agent, q.Agent)
-	err := p.bearing(st, r, func(fd finding, path []string, named bool, by *clearance) {
+	err := p.bearing(st, r, func(fd finding, under string, path []string, named bool, by *clearance) {
 		found := p.because(r, fd.Reason, path, named)
 		if by != nil || found.Verdict == streams.Allow || slices.ContainsFunc(out, func(x Finding) bool {
-			return x.Key == fd.key()
+			return x.Key == fd.key(under)
 		}) {
 			return
 		}
-		out = append(out, Finding{Key: fd.key(), Text: fd.Reason.Rule + ": " + fd.Reason.Text, More: fd.More})
+		out = append(out, Finding{Key: fd.key(under), Text: fd.Reason.Rule + ": " + fd.Reason.Text, More: fd.More})
 	})
 	return out, err
 }

@@ -38,6 +38,18 @@ func (d *clearing) alert(id, kind, subject string) streams.Alert {
 		Subject: streams.AlertSubject{Kind: kind, ID: subject}, Events: []string{"m1"}, Agent: "agent"}
 }
 
+// approve clears the findings that are reasons of the hold.
+func (d *clearing) approve() {
+	d.t.Helper()
+	h := new(hold)
+	if ok, err := d.st.Load(stage.Key(keyHold, "demo", d.last(1).Hold.ID), h); err != nil || !ok {
+		d.t.Fatal(ok, err)
+	}
+	if err := clearApproved(d.st, &resolution{signer: "alice", seq: d.tail()}, h); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // finds adds a later finding on b1.
 func (d *clearing) finds(id, message string) {
 	d.t.Helper()
@@ -101,8 +113,29 @@ func TestARecallWithholdsOnlyABeliefWithAFindingThatNobodyCleared(t *testing.T) 
 		d.withholds("it is approved", false)
 		d.finds("x2", "has a card")
 		d.withholds("the rule said the same again", false)
+		al := d.alert("x4", "belief", "p0")
+		al.Events = []string{"p0"}
+		if err := keep(d.st, keyParents, "demo", "b1", false, maxParents, parents{"agent", "m1", []string{"p0"}}); err != nil {
+			t.Fatal(err)
+		}
+		d.add(streams.SentinelStage("a"), streams.TypeAlerts, 1, &streams.AlertsEntry{Group: "a", Digest: rulesDigest,
+			Alerts: []streams.Alert{al}})
+		d.withholds("the rule said the same of a parent", true)
+	})
+	t.Run("another text of the same rule", func(t *testing.T) {
+		d := newClearing(t)
+		d.approve()
 		d.finds("x3", "has two cards")
 		d.withholds("the rule said something else", true)
+	})
+	t.Run("a stricter finding with the same text", func(t *testing.T) {
+		d := newClearing(t)
+		d.approve()
+		al := d.alert("x2", "belief", "b1")
+		al.Effect = streams.EffectQuarantine
+		d.add(streams.SentinelStage("a"), streams.TypeAlerts, 1, &streams.AlertsEntry{Group: "a", Digest: rulesDigest,
+			Alerts: []streams.Alert{al}})
+		d.withholds("the rule now asks for a quarantine", true)
 	})
 	// A subject has room for maxFindings. The one that does not fit is not taken for cleared.
 	t.Run("more findings than are kept", func(t *testing.T) {

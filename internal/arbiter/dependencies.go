@@ -432,7 +432,7 @@ type step struct {
 // person cleared a finding on it, the reason asks for nothing and names the person.
 func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, error) {
 	var out []streams.Reason
-	err := p.bearing(st, r, func(fd finding, path []string, named bool, by *clearance) {
+	err := p.bearing(st, r, func(fd finding, _ string, path []string, named bool, by *clearance) {
 		found := p.because(r, fd.Reason, path, named)
 		if by != nil {
 			if fd.Reason.Verdict == streams.Allow {
@@ -447,9 +447,10 @@ func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, er
 	return out, err
 }
 
-// bearing calls visit for each finding on r and on its ancestors. by is the clearance that covers the finding, or nil.
+// bearing calls visit for each finding on r and on its ancestors. under is the subject of the finding. by is the clearance
+// that covers the finding, or nil.
 func (p *proposal) bearing(st *stage.State, r dependency,
-	visit func(fd finding, path []string, named bool, by *clearance)) error {
+	visit func(fd finding, under string, path []string, named bool, by *clearance)) error {
 	var cleared []clearance
 	if r.Rel == relFound {
 		var err error
@@ -469,7 +470,7 @@ func (p *proposal) bearing(st *stage.State, r dependency,
 			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
 				continue // only citing counts here; in a recall, the context policy refuses unreliable beliefs
 			}
-			visit(fd, path, named, clears(cleared, fd))
+			visit(fd, under, path, named, clears(cleared, under, fd))
 		}
 		return nil
 	}

@@ -153,14 +153,16 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	}
 	group, _ := streams.SentinelGroup(e.Stage)
 	for _, al := range a.Alerts {
-		if _, binding := al.Asks(""); !binding || al.Subject.Kind != "belief" {
+		asks, binding := al.Asks("")
+		if !binding || al.Subject.Kind != "belief" {
 			continue
 		}
 		r, err := f.belief(st, e.Project, al.Subject.ID)
 		if err != nil {
 			return err
 		}
-		if r == nil || slices.Contains(r.Cleared, streams.FindingKey(group, al.Rule, al.Message)) {
+		if r == nil || slices.Contains(r.Cleared, streams.FindingKey(streams.BeliefSubject(r.Ref.ID), group, al.Rule, asks,
+			al.Message)) {
 			continue
 		}
 		axes := beliefs.Restrict(r.Ref.Axes, r.Ref.Quality, al.Effect)
@@ -261,7 +263,7 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		}
 	}
 	if resolved && v.Verdict == streams.Allow {
-		r.Cleared = cleared(v)
+		r.Cleared = cleared(r.Ref.ID, v)
 	}
 	if resolved && v.Verdict == streams.Allow && r.Ref.Procedure {
 		f.signProcedure(r, v)
@@ -275,11 +277,11 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	return f.compareStatements(st, e.Project, r.Ref.ID, v.Time)
 }
 
-// cleared returns the findings for which an approved memory was held.
-func cleared(v *streams.VerdictEntry) (out []string) {
+// cleared returns the findings for which an approved memory was held, as findings on its belief.
+func cleared(belief string, v *streams.VerdictEntry) (out []string) {
 	for _, r := range v.Reasons {
 		if r.Verdict > streams.Allow && r.Rule != "" {
-			out = append(out, streams.FindingKey(r.Group, r.Rule, r.Text))
+			out = append(out, streams.FindingKey(streams.BeliefSubject(belief), r.Group, r.Rule, r.Verdict, r.Text))
 		}
 	}
 	return out

@@ -152,7 +152,8 @@ func Started(path string) bool { return started(strings.ReplaceAll(path, `\`, "/
 func started(w string) bool {
 	parts := strings.Split(strings.ToLower(w), "/")
 	for i, p := range parts {
-		if p = strings.TrimLeft(p, "-="); startedNames[p] && (i+1 == len(parts) || !stored[p+"/"+parts[i+1]]) {
+		if p = strings.TrimLeft(p, "-="); startedNames[p] && (i+1 == len(parts) || !stored[p+"/"+parts[i+1]] ||
+			slices.Contains(parts[i+1:], "..")) {
 			return true
 		}
 	}

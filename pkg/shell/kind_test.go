@@ -80,6 +80,15 @@ func TestALineHasTheKindOfItsPrograms(t *testing.T) {
 	}
 }
 
+func TestFoldersThatAgentsStoreNotesInAreNotStarted(t *testing.T) {
+	for path, want := range map[string]bool{".claude/projects/a/notes.md": false, ".claude/settings.json": true,
+		".claude/projects/../settings.json": true, `.claude\plans\..\hooks\x.sh`: true, "src/claude/main.go": false} {
+		if Started(path) != want {
+			t.Errorf("Started(%q) is %v", path, !want)
+		}
+	}
+}
+
 func TestWhichLinesMayWrite(t *testing.T) {
 	for _, line := range []string{"cat ~/.claude/CLAUDE.md", "grep -n \"a\\|b\" CLAUDE.md docs/*.md", "cat *.md",
 		"cat \"$HOME/CLAUDE.md\"",
