@@ -28,9 +28,12 @@ type clearance struct {
 // maxClearances is the maximum number of clearances of one belief. The oldest is removed first.
 const maxClearances = 8
 
-// key returns the key of a finding on a subject.
-func (fd finding) key(subject string) string {
-	return streams.FindingKey(subject, fd.Reason.Group, fd.Reason.Rule, fd.Reason.Verdict, fd.Reason.Text)
+// keys returns the keys of a finding on a subject, one for each of its texts.
+func (fd finding) keys(subject string) (out []string) {
+	for _, text := range append([]string{fd.Reason.Text}, fd.Also...) {
+		out = append(out, streams.FindingKey(subject, fd.Reason.Group, fd.Reason.Rule, fd.Reason.Verdict, text))
+	}
+	return out
 }
 
 func clearedKey(project, belief string) []byte { return stage.Key(keyCleared, project, belief) }
@@ -47,7 +50,9 @@ func clearances(st *stage.State, project, belief string) (out []clearance, err e
 // clears returns the first clearance that covers a finding on a subject, or nil.
 func clears(all []clearance, subject string, fd finding) *clearance {
 	i := slices.IndexFunc(all, func(c clearance) bool {
-		return !fd.More && slices.Contains(c.Findings, fd.key(subject))
+		return !fd.More && !slices.ContainsFunc(fd.keys(subject), func(key string) bool {
+			return !slices.Contains(c.Findings, key)
+		})
 	})
 	if i < 0 {
 		return nil
@@ -80,7 +85,7 @@ func clearApproved(st *stage.State, in *resolution, h *hold) error {
 			return x.Verdict > streams.Allow && x.Group == fd.Reason.Group && x.Rule == fd.Reason.Rule &&
 				x.Alert == fd.Reason.Alert
 		}) {
-			c.Findings = append(c.Findings, fd.key(under))
+			c.Findings = append(c.Findings, fd.keys(under)[0]) // of the text that the hold shows
 		}
 	})
 	if err != nil || len(c.Findings) == 0 {
@@ -92,11 +97,17 @@ func clearApproved(st *stage.State, in *resolution, h *hold) error {
 }
 
 // clearConfirmed records which findings a signed confirmation of a belief clears. Ingest has accepted the confirmation;
-// the arbiter verifies its signature again.
+// the arbiter verifies its signature again. A decision against the belief ends all clearances.
 func (f *Fold) clearConfirmed(st *stage.State, e *streams.Entry) error {
 	c := new(streams.ConfirmationEntry)
-	if streams.Unmarshal(e.Body, c) != nil || c.Check != "" || len(c.Findings) == 0 {
+	if streams.Unmarshal(e.Body, c) != nil || c.Check != "" {
 		return nil // attested logs an unreadable entry
+	}
+	if approval.Decision(c.Decision).Withdraws() {
+		return st.Delete(clearedKey(e.Project, c.Belief))
+	}
+	if len(c.Findings) == 0 {
+		return nil
 	}
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil || trust == nil {
@@ -140,12 +151,13 @@ func listFindings(st *stage.State, req []byte) (any, error) {
 	r.Rel, r.Agent = relFound, cmp.Or(r.Agent, q.Agent)
 	err := p.bearing(st, r, func(fd finding, under string, path []string, named bool, by *clearance) {
 		found := p.because(r, fd.Reason, path, named)
-		if by != nil || found.Verdict == streams.Allow || slices.ContainsFunc(out, func(x Finding) bool {
-			return x.Key == fd.key(under)
-		}) {
+		if by != nil || found.Verdict == streams.Allow {
 			return
 		}
-		out = append(out, Finding{Key: fd.key(under), Text: fd.Reason.Rule + ": " + fd.Reason.Text, More: fd.More})
+		texts := append([]string{fd.Reason.Text}, fd.Also...)
+		for i, key := range fd.keys(under) {
+			out = append(out, Finding{Key: key, Text: fd.Reason.Rule + ": " + texts[i], More: fd.More})
+		}
 	})
 	return out, err
 }

@@ -50,6 +50,26 @@ func (d *clearing) approve() {
 	}
 }
 
+// findings returns the keys of the findings on b1 that nobody has cleared.
+func (d *clearing) findings() (keys []string) {
+	d.t.Helper()
+	req, err := streams.Marshal(FindingsRequest{Project: "demo", Agent: "agent", Belief: d.item("b1").BeliefRef})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	all, err := listFindings(d.st, req)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, x := range all.([]Finding) {
+		if x.More {
+			d.t.Errorf("not all is stored: %+v", x)
+		}
+		keys = append(keys, x.Key)
+	}
+	return keys
+}
+
 // finds adds a later finding on b1.
 func (d *clearing) finds(id, message string) {
 	d.t.Helper()
@@ -127,6 +147,16 @@ func TestARecallWithholdsOnlyABeliefWithAFindingThatNobodyCleared(t *testing.T) 
 		d.approve()
 		d.finds("x3", "has two cards")
 		d.withholds("the rule said something else", true)
+		keys := d.findings()
+		if len(keys) == 0 {
+			t.Fatal("the withheld belief has no findings")
+		}
+		if err := addClearance(d.st, "demo", "b1", clearance{By: "alice", Entry: 1, Findings: keys}); err != nil {
+			t.Fatal(err)
+		}
+		d.withholds("the person saw both texts", false)
+		d.finds("x4", "has three cards")
+		d.withholds("the rule said a third text", true)
 	})
 	t.Run("a stricter finding with the same text", func(t *testing.T) {
 		d := newClearing(t)

@@ -27,6 +27,7 @@ const (
 	maxAlerted  = 20_000  // per project: subjects with findings that ask for nothing
 	maxBinding  = 200_000 // per project: subjects with findings that ask for a hold or a deny
 	maxFindings = 8       // per subject
+	maxTexts    = 4       // of a finding, besides its first one
 	maxSessions = 10_000  // per project: sessions with recalls
 	maxRecalled = 128     // per session: recalled beliefs
 	maxParents  = 50_000  // per project: beliefs that derive from others
@@ -87,10 +88,25 @@ func (p *proposal) pathTo(r dependency) []string {
 type finding struct {
 	Agent  string         `json:"agent,omitzero"` // the agent whose events the alert is about
 	Reason streams.Reason `json:"reason"`
-	// More is set if a further finding on the subject is not stored: one of the same rule with another text, or one
-	// for which there was no room. The stored finding then cannot be treated as cleared, because no approval has
-	// cleared the one that is not stored.
+	// Also are other texts of the rule about the same subject, at most maxTexts.
+	Also []string `json:"also,omitzero"`
+	// More is set if there was no room for a further text of the rule, or for a further finding on the subject. No
+	// signature covers what is not stored, so none clears this finding.
 	More bool `json:"more,omitzero"`
+}
+
+// with adds the texts of an equal finding.
+func (fd *finding) with(other *finding) {
+	fd.More = fd.More || other.More
+	for _, text := range append([]string{other.Reason.Text}, other.Also...) {
+		switch {
+		case text == fd.Reason.Text || slices.Contains(fd.Also, text):
+		case len(fd.Also) == maxTexts:
+			fd.More = true
+		default:
+			fd.Also = append(slices.Clip(fd.Also), text)
+		}
+	}
 }
 
 // note stores the findings of a group's alerts, so that they apply to later proposals that depend on the same subjects.
@@ -157,18 +173,17 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 	was := binds(fs)
 	// The strictest findings are kept, in whatever order they came. Of equal findings of one rule, the first one in the
 	// ledger is kept.
-	stored := false // the finding is stored already, and only its field More changes
+	stored := false // fd is stored already, and only gets another text
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
 			x.Reason.Verdict == fd.Reason.Verdict {
-			more := x.More || x.Reason.Text != fd.Reason.Text
 			if position.Compare(x.Reason.Entry, fd.Reason.Entry) <= 0 {
-				if more == x.More {
-					return nil
-				}
-				fd, stored = x, true
+				x, fd, stored = fd, x, true
 			}
-			fd.More = more
+			had, more := len(fd.Also), fd.More
+			if fd.with(&x); stored && len(fd.Also) == had && fd.More == more {
+				return nil
+			}
 			fs = slices.Delete(fs, i, i+1)
 			break
 		}

@@ -247,6 +247,9 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 	if err != nil || r == nil {
 		return err
 	}
+	if approval.Decision(e.Decision).Withdraws() {
+		r.Cleared = nil
+	}
 	switch approval.Decision(e.Decision) {
 	case approval.Confirm:
 		r.Signed, r.StagedFor, r.Flag = e.Signer, "", ""

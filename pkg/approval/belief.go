@@ -35,6 +35,11 @@ const (
 var beliefDecisions = []Decision{Confirm, RejectBelief, Quarantine, ClearBelief, Block, Unblock, Malicious, Supersede,
 	Contradict, Restrict, AuditOnly, EndAuditOnly}
 
+// Withdraws reports whether a decision takes a belief out of service. It ends what earlier signatures cleared.
+func (d Decision) Withdraws() bool {
+	return d == RejectBelief || d == Quarantine || d == Malicious || d == Contradict
+}
+
 // BeliefDecisions returns every decision on a belief.
 func BeliefDecisions() []Decision { return slices.Clone(beliefDecisions) }
 

@@ -81,7 +81,7 @@ func (w *word) showFindings(ctx context.Context, nc *nats.Conn, out io.Writer, b
 		} else {
 			w.findings = append(w.findings, x.Key)
 		}
-		fmt.Fprintf(out, "  this confirmation %s: %s\n", what, text.InertLine(x.Text, 400))
+		fmt.Fprintf(out, "  this confirmation %s: %s\n", what, text.InertLine(x.Text, 700))
 	}
 	slices.Sort(w.findings)
 	return nil
