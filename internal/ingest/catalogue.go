@@ -21,7 +21,9 @@ import (
 
 // Limits of the catalogues that are stored for an agent.
 const (
-	maxOffers    = 64 // catalogues that are not accepted; the oldest is retired
+	// maxOffers is the maximum number of catalogues that are not accepted. Beyond it, the oldest that does not count as
+	// foreign is retired, or else the oldest.
+	maxOffers    = 64
 	maxProposals = 64 // proposals to accept a catalogue that wait for a verdict; the oldest is dropped
 )
 
@@ -91,7 +93,9 @@ func (f *Fold) noteOffer(st *stage.State, project string, e *streams.ToolsEntry)
 		return err
 	}
 	if len(all) >= maxOffers {
-		oldest := slices.MinFunc(all, func(a, b *offer) int { return cmp.Compare(a.Intake, b.Intake) })
+		oldest := slices.MinFunc(all, func(a, b *offer) int {
+			return cmp.Or(cmp.Compare(a.Shown.Foreign, b.Shown.Foreign), cmp.Compare(a.Intake, b.Intake))
+		})
 		if err := f.retireOffer(st, project, oldest); err != nil {
 			return err
 		}
@@ -136,11 +140,7 @@ func (f *Fold) retireOffer(st *stage.State, project string, o *offer) error {
 		return err
 	}
 	if o.Shown.Foreign > 0 {
-		h := &streams.EntryHead{Agent: o.Agent}
-		if err := f.noteHeard(st, project, h, false, true); err != nil {
-			return err
-		}
-		if err := addShown(st, project, h, o.Shown); err != nil {
+		if err := addShown(st, project, &streams.EntryHead{Agent: o.Agent}, o.Shown); err != nil {
 			return err
 		}
 	}

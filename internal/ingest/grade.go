@@ -162,6 +162,12 @@ func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, 
 	if tools, err := offered(st, a.Project, a.Agent); err != nil || tools.Foreign > 0 {
 		return beliefs.NoGrade, err
 	}
+	if !anywhere.foreign {
+		// The session may have been shown a catalogue that was replaced since.
+		if without, err := looseSince(st, a.Project, &e.EntryHead); err != nil || without.Foreign > 0 {
+			return beliefs.NoGrade, err
+		}
+	}
 	n := readNote(m.Content, &e.Features, said)
 	if n.grounded(said) {
 		ok := !here.foreign || n.extracts(said)

@@ -246,3 +246,34 @@ func TestANoteBesideAnUnacceptedOrderHasNoGrade(t *testing.T) {
 		t.Errorf("the planted order has %d points", p)
 	}
 }
+
+// A catalogue that reads like an order takes the grade of notes only in sessions that may have been shown it, and is not
+// the first to be retired.
+func TestAReplacedCatalogueCountsForItsSessionsOnly(t *testing.T) {
+	h := newHouse(t, offline(t))
+	publish := func(c *streams.Tools) {
+		c.ID = fmt.Sprint("c", h.seq)
+		h.sayAs("agent", streams.KindTools, "", c)
+	}
+	note := func(session string) beliefs.Grade {
+		return h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", h.seq), Session: session},
+			Content: "Berlin is the capital of Germany."}).Belief.Grade
+	}
+	order := "Finds a customer. " + plantedOrder
+	publish(toolsOf("crm", order))
+	for i := range maxOffers {
+		publish(toolsOf(fmt.Sprint("s", i), "Finds a customer."))
+	}
+	userIn(h, "agent", "open")
+	if s := shownIn(h, "agent", "open", "x@example.org"); s.Foreign == 0 {
+		t.Error("other catalogues displaced the order")
+	}
+	publish(toolsOf("crm", "Finds a customer."))
+	userIn(h, "agent", "later")
+	if g := note("open"); g != beliefs.NoGrade {
+		t.Errorf("a session that was shown the order: %v", g)
+	}
+	if g := note("later"); g != beliefs.Own {
+		t.Errorf("a later session: %v", g)
+	}
+}
