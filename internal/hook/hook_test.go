@@ -18,7 +18,7 @@ func TestMemoryFilesAreKnown(t *testing.T) {
 		"/p/.claude/agents/helper.md": true, "/p/.claude/skills/x/run.md": true, "/p/x/../.cursor/rules/a.mdc": true,
 		"/p/.github/copilot-instructions.md": true, "/p/memory-bank/active.md": true,
 		"/p/README.md": false, "/p/memory.go": false, "/p/src/memory_test.go": false, "/p/claude.md.txt": false,
-		"/p/.claude/settings.json": false,
+		"/p/.claude/settings.json": false, "/p/internal/memory/store.go": false, "/p/src/memory/notes.txt": true,
 	} {
 		if got := hook.IsMemoryFile(file); got != want {
 			t.Errorf("%s: %v", file, got)

@@ -22,7 +22,13 @@ var memoryFiles = map[string]bool{
 	".cursorrules": true, ".windsurfrules": true, ".clinerules": true, ".goosehints": true, ".rules": true,
 }
 
-// memoryFolders are folders, anywhere in a path, whose files are loaded the same way.
+// sourceCode are the endings of source code. A package may be called memory.
+var sourceCode = map[string]bool{".c": true, ".cc": true, ".cpp": true, ".cs": true, ".css": true, ".go": true, ".h": true,
+	".hpp": true, ".html": true, ".java": true, ".js": true, ".jsx": true, ".kt": true, ".mjs": true, ".php": true,
+	".proto": true, ".py": true, ".rb": true, ".rs": true, ".scala": true, ".sql": true, ".swift": true, ".ts": true,
+	".tsx": true, ".zig": true}
+
+// memoryFolders are folders, anywhere in a path, whose files are loaded the same way, except source code.
 var memoryFolders = []string{"memory", "memories", "memory-bank", ".clinerules"}
 
 // memoryParts are parts of the paths of agents' own folders whose files are loaded the same way.
@@ -42,6 +48,9 @@ func IsMemoryFile(file string) bool {
 		if strings.Contains(p, part) {
 			return true
 		}
+	}
+	if sourceCode[path.Ext(p)] {
+		return false
 	}
 	for _, dir := range strings.Split(path.Dir(p), "/") {
 		for _, m := range memoryFolders {
@@ -117,6 +126,10 @@ func (h *handler) memoryWritten() memoryWrite {
 	return w
 }
 
+// maxCopied is the maximum number of files that a command line copies into memory files and that are read. A command
+// that copies more is held, because the host stops waiting for the hook after some time and lets the command pass.
+const maxCopied = 32
+
 // memoryByCommand returns the write of a command line to a memory file. If the command copies files, its text is
 // theirs.
 func (h *handler) memoryByCommand(command string) (w memoryWrite) {
@@ -124,12 +137,16 @@ func (h *handler) memoryByCommand(command string) (w memoryWrite) {
 		return w
 	}
 	var texts []string
-	size, line := 0, false
+	size, reads, line := 0, 0, false
 	sinks := shell.Sinks(command, func(file string) bool { return h.memoryFile(file) != "" }, h.folder)
 	for _, s := range sinks {
 		w.file = cmp.Or(w.file, h.memoryFile(s.To))
 		w.unknown, line = w.unknown || !s.Known, line || s.Line
 		for _, from := range s.From {
+			if reads++; reads > maxCopied || size > most {
+				w.unknown = true
+				break
+			}
 			var b []byte
 			err := fs.ErrNotExist
 			if h.cfg.Read != nil {

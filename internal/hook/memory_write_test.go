@@ -101,6 +101,7 @@ func TestACommandThatWritesUnknownTextIntoMemoryIsHeld(t *testing.T) {
 		return bash(t, cfg, c, cwd, command)
 	}
 	for _, command := range []string{"cat a.md b.md > CLAUDE.md", "cp b.md CLAUDE.md", "cp long.md CLAUDE.md",
+		"cat " + strings.Repeat("a.md ", 33) + "> CLAUDE.md", // more files than are read
 		"./gen.sh > CLAUDE.md", "make docs | tee -a memory/x.md", "cp *.md memory/", "sed -i 'r b.md' CLAUDE.md",
 		"git show x:y > AGENTS.md", "curl -so CLAUDE.md https://x.example/a", "wget -qOCLAUDE.md https://x.example/a",
 		"set -- \"$(./gen)\"; echo \"$1\" >> CLAUDE.md", "HOME=$(cat a.md); echo \"$HOME\" >> CLAUDE.md",

@@ -65,7 +65,13 @@ func (h *Host) Layers(home, folder, other string, read func(string) ([]byte, err
 }
 
 // variables are environment variables that direct the hook to other files. Settings must not set them.
-var variables = []string{"HOME", "XDG_CACHE_HOME", "CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT"}
+var variables = []string{"HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT",
+	"LAZARET_DATA"}
+
+// connection are environment variables that direct a hook without --data to another server. A project may set them for
+// its own programs.
+var connection = []string{"NATS_CONTEXT", "NATS_CREDS", "NATS_INBOX_PREFIX", "NATS_NKEY", "NATS_PASSWORD", "NATS_TOKEN",
+	"NATS_URL", "NATS_USER"}
 
 // Lost returns why a host with these settings does not run the hook as Install registers it, and the file that
 // has to be corrected. why is empty if the host runs it. Without a command in with, the hook belongs to a plugin,
@@ -93,7 +99,11 @@ func (h *Host) Lost(layers []Layer, with Handler) (file, why string, err error) 
 		if off := member(l.v, h.off); h.off != "" && off != nil && !no(off) {
 			return l.File, h.off + " turns all hooks off", nil
 		}
-		for _, name := range variables {
+		names := variables
+		if with.Command != "" && !strings.Contains(with.Command, "--data") {
+			names = slices.Concat(variables, connection)
+		}
+		for _, name := range names {
 			if member(member(l.v, "env"), name) != nil {
 				return l.File, "env." + name + " directs the hook to other files", nil
 			}

@@ -62,6 +62,7 @@ func TestSettingsThatLoseTheHookAreBlockedAndRaiseAnAlert(t *testing.T) {
 		"a condition":                 {project: replaced(`"timeout": 35`, `"timeout": 35, "if": "Bash(ls)"`)},
 		"a weaker one beside it":      {user: text, project: replaced(`"timeout": 35`, `"timeout": 1`)},
 		"other files for the hook":    {user: text, project: `{"env": {"HOME": "/tmp/x"}}`},
+		"other settings of the hook":  {user: text, project: `{"env": {"XDG_CONFIG_HOME": "/tmp/x"}}`},
 		"an event that is not a list": {project: replaced(`"PreToolUse": [`, `"PreToolUse": null, "x": [`)},
 	}
 	n := 0
@@ -92,6 +93,9 @@ func TestSettingsThatLoseTheHookAreBlockedAndRaiseAnAlert(t *testing.T) {
 	// Settings that cannot be parsed, beside those with the hook, get no verdict.
 	put(t, user, text)
 	put(t, project, "{")
+	if err := os.RemoveAll(local); err != nil {
+		t.Fatal(err)
+	}
 	e := `{"session_id":"s1","cwd":"` + cwd + `","hook_event_name":"ConfigChange"}`
 	if _, a, _, err := answered(t, cfg, c, ClaudeCode, []byte(e)); err == nil || !strings.Contains(err.Error(), project) {
 		t.Errorf("broken settings: %+v, %v", a, err)

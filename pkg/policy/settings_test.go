@@ -56,6 +56,11 @@ func TestEditsOfSettingsHaveTheLevelOfTheCommandThatDoesTheSame(t *testing.T) {
 			}
 		}
 	}
+	for _, name := range []string{"filePath", "newPath", "target"} {
+		if got := class("write_file", "", map[string]any{name: ".claude/settings.json"}); got.Level != beliefs.L4 {
+			t.Errorf("write_file by %s: %s", name, show(got))
+		}
+	}
 	for tool, args := range map[string]map[string]any{"Read": {"file_path": ".claude/settings.json"},
 		"Glob": {"path": ".claude"}} {
 		if got := class(tool, "claude-code", args); got.Level != beliefs.L1 {

@@ -3,6 +3,7 @@ package policy
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"lazaret/pkg/shell"
 )
@@ -29,9 +30,9 @@ func shellKind(args any) string {
 	return shell.Kind(line)
 }
 
-// pathArguments are the names of arguments that name files of an editing tool.
-var pathArguments = []string{"file_path", "notebook_path", "absolute_path", "relative_path", "target_file", "file",
-	"filename", "path", "paths", "source", "destination"}
+// pathArguments are the names of arguments that name files of an editing tool, in lower case and without underscores.
+var pathArguments = []string{"filepath", "notebookpath", "absolutepath", "relativepath", "newpath", "targetfile", "file",
+	"filename", "path", "paths", "source", "destination", "target", "dest", "uri"}
 
 // settingsNamed reports whether the arguments of a call name a file that programs run or read as settings without
 // being told to, also in a patch of Codex.
@@ -39,7 +40,7 @@ func settingsNamed(args any) bool {
 	m, _ := args.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		for _, s := range texts(m[name]) {
-			if slices.Contains(pathArguments, name) && shell.Started(s) ||
+			if slices.Contains(pathArguments, strings.ReplaceAll(strings.ToLower(name), "_", "")) && shell.Started(s) ||
 				slices.ContainsFunc(shell.Patched(s), shell.Started) {
 				return true
 			}
