@@ -102,7 +102,8 @@ func dropChunks(st *stage.State, digest string) error {
 	return nil
 }
 
-// Digest returns the digest of the active bundle of a command, or "".
+// Digest returns the digest of the rules, policy or trust file in force. do is the command that activates it, such as
+// streams.DoActivatePolicy. If nothing is in force, Digest returns "".
 func Digest(st *stage.State, do string) (string, error) {
 	v, ok, err := st.GetHot(activeKey(do))
 	if err != nil || !ok {

@@ -215,8 +215,8 @@ func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 		}
 		switch name := t.String(); name {
 		case "features", "refused":
-			// These fields have hashes of the content's strings, or ids with the code of the reason why
-			// they were not served.
+			// Neither field has text: features has hashes of the content's strings, and refused has ids of
+			// beliefs with the reason why each was not served.
 			if err := d.SkipValue(); err != nil {
 				return me, err
 			}

@@ -160,8 +160,8 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	return failed
 }
 
-// alertFields are the fields that a search may use, by their JSON names. The index stores neither lists
-// nor details of alerts.
+// alertFields are the fields that a search may use, by their JSON names. The index does not store the fields detail,
+// path and observed_event_ids of an alert, so these are always empty.
 var alertFields = map[string]func(a *alertRow) any{
 	"id": func(a *alertRow) any { return a.ID }, "rule": func(a *alertRow) any { return a.Rule },
 	"rule_digest": func(a *alertRow) any { return a.RuleDigest }, "group": func(a *alertRow) any { return a.Group },

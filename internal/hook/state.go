@@ -209,15 +209,3 @@ func (s *state) drop(prefix string) error {
 	}
 	return err
 }
-
-// look reads a file without removing it. If the file is missing, v is unchanged.
-func (s *state) look(name string, v any) error {
-	b, err := os.ReadFile(filepath.Join(s.dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
-}

@@ -287,8 +287,8 @@ func cleared(belief string, v *streams.VerdictEntry) (out []string) {
 	return out
 }
 
-// signProcedure confirms a skill whose hold a person approved. The digest that the person signed covers every byte of
-// the skill.
+// signProcedure confirms a procedure (a skill) whose hold a person approved. The approval counts as the person's
+// confirmation of it, because the signed digest covers every byte of the procedure.
 func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
 	word := beliefs.Evidence{Observation: v.Resolved.Hold, Quality: beliefs.HumanAssertion,
 		Source: "key:" + v.Resolved.By, At: v.Resolved.Time}

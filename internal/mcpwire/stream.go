@@ -191,7 +191,8 @@ func parseEventID(s string) (stream, i int, err error) {
 }
 
 // serve writes the stream to a host until the stream ends, the host disconnects, or
-// another response continues it. commit is how long the status waits for the first event.
+// another response continues it. It begins after event from. commit is how long it waits for a first
+// event before it sends the HTTP status.
 func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit time.Duration, prime bool) {
 	s.use()
 	defer s.release()

@@ -438,7 +438,7 @@ type RecreatedError struct {
 
 func (e *RecreatedError) Error() string {
 	return fmt.Sprintf("%s ends at %d, but message %d was read from it before. So the stream was recreated, or restored "+
-		"from an old copy: restore a copy that has message %d, and tell your auditor", e.Stream, e.Last, e.Seen, e.Seen)
+		"from an old copy: restore a copy that has message %d, and tell the people who audit the log", e.Stream, e.Last, e.Seen, e.Seen)
 }
 
 func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from uint64) (last uint64, err error) {

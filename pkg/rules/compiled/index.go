@@ -200,10 +200,9 @@ func countUse(n *prefilter, use []int) {
 	}
 }
 
-// Access returns the cheapest set of atoms or predicates of which at least one holds whenever the
-// prefilter holds, and the cost of the set. use has the number of uses of each atom, which is the
-// atom's cost. The cost of a predicate is predCost. A negative cost means that there is no such
-// set.
+// Access chooses by what an index finds a prefilter: by the cheapest set of atoms and predicates such that at least one
+// of them holds if the prefilter holds. It also returns the cost of the set. An atom costs as much as it has uses (use),
+// and a predicate costs predCost. The cost is negative if there is no such set.
 func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	switch n.Op {
 	case OpNever:
