@@ -74,6 +74,8 @@ const (
 	ingestGo  = "internal/ingest/fold.go"
 	observeGo = "internal/ingest/observe.go"
 	jointGo   = "internal/stage/joint.go"
+	leadsGo   = "internal/stage/intake_joint.go"
+	answersGo = "internal/stage/ledger_joint.go"
 	offerGo   = "internal/stage/offer.go"
 )
 
@@ -149,7 +151,7 @@ func (s *ledgerStage) push(p *pending) {
 `},
 	}, drilled("backlog:ingest"), "", lost, "lost"},
 	{"M10", "ingest does not claim a partition", []edit{
-		{jointGo, "	if !s.unsure[p] {\n", "	if mutant == \"M10\" {\n		s.unsure[p] = false\n	}\n	if !s.unsure[p] {\n"},
+		{leadsGo, "	if !s.unsure[p] {\n", "	if mutant == \"M10\" {\n		s.unsure[p] = false\n	}\n	if !s.unsure[p] {\n"},
 	}, joint("stray:stages"), "", doubled, "doubled"},
 	{"M11", "a joint frame may follow entries that the stages have not processed", []edit{
 		{jointGo, "	ack, err := j.pub.request(ctx, m)\n", `	switch mutant {
@@ -164,15 +166,15 @@ func (s *ledgerStage) push(p *pending) {
 	}, nil, decideAsAlone, nil, "does not answer one before it"},
 	{"M12", "a joint frame may follow a claim", nil, nil, claimEnds, nil, "was stored after the claim"}, // edited with M11
 	{"M13", "a stage keeps the state of a dropped joint decision", []edit{
-		{jointGo, "	if err := s.store.discard(); err != nil {\n",
+		{answersGo, "	if err := s.store.discard(); err != nil {\n",
 			"	if mutant == \"M13\" {\n		s.fold.Reset()\n		return nil\n	}\n" +
 				"	if err := s.store.discard(); err != nil {\n"},
 	}, nil, decideAsAlone, nil, "a replay gives"},
 	{"M14", "a stage keeps the indexes of a dropped joint decision", []edit{
-		{jointGo, "	}\n	s.fold.Reset()\n", "	}\n	if mutant != \"M14\" {\n		s.fold.Reset()\n	}\n"},
+		{answersGo, "	}\n	s.fold.Reset()\n", "	}\n	if mutant != \"M14\" {\n		s.fold.Reset()\n	}\n"},
 	}, nil, decideAsAlone, nil, "a replay gives"},
 	{"M15", "ingest skips the answers in its joint frames", []edit{
-		{jointGo, "		if e.Stage != s.cfg.Name && s.fold.Relevant(e) {\n",
+		{leadsGo, "		if e.Stage != s.cfg.Name && s.fold.Relevant(e) {\n",
 			"		if e.Stage != s.cfg.Name && s.fold.Relevant(e) && mutant != \"M15\" {\n"},
 	}, nil, decideAsAlone, nil, "was decided with"},
 	{"M16", "ingest takes an offer although it has not read the whole intake", []edit{
