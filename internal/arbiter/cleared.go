@@ -135,7 +135,8 @@ type FindingsRequest struct {
 type Finding struct {
 	Key  string `json:"key"` // see streams.FindingKey
 	Text string `json:"text"`
-	// More is set if there are further findings that are not stored. A signature cannot clear this finding then.
+	// More is set if the rule said more than is stored, or if there are further findings that are not stored. No
+	// signature can clear this finding then.
 	More bool `json:"more,omitzero"`
 }
 
@@ -156,7 +157,8 @@ func listFindings(st *stage.State, req []byte) (any, error) {
 		}
 		texts := append([]string{fd.Reason.Text}, fd.Also...)
 		for i, key := range fd.keys(under) {
-			out = append(out, Finding{Key: key, Text: fd.Reason.Rule + ": " + texts[i], More: fd.More})
+			out = append(out, Finding{Key: key, Text: fd.Reason.Rule + " on " + subjectText(under) + ": " + texts[i],
+				More: fd.More})
 		}
 	})
 	return out, err

@@ -156,6 +156,11 @@ func subject(kind byte, id string) string {
 	return string(kind) + ":" + id
 }
 
+// subjectText names a subject of findings to a person.
+func subjectText(subject string) string {
+	return map[byte]string{'b': "belief ", 'e': "event ", 's': "source "}[subject[0]] + subject[2:]
+}
+
 func beliefSubject(id string) string { return subject('b', id) }
 func eventSubject(id string) string  { return subject('e', id) }
 
@@ -462,8 +467,8 @@ func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, er
 	return out, err
 }
 
-// bearing calls visit for each finding on r and on its ancestors. under is the subject of the finding. by is the clearance
-// that covers the finding, or nil.
+// bearing calls visit for each finding on r and on its ancestors. under is the subject of the finding. by is the
+// clearance that covers the finding, or nil.
 func (p *proposal) bearing(st *stage.State, r dependency,
 	visit func(fd finding, under string, path []string, named bool, by *clearance)) error {
 	var cleared []clearance

@@ -188,7 +188,7 @@ func TestAnExpiryGoesOnInBoundedSteps(t *testing.T) {
 // anew after its step is found once.
 func TestEventsDuringAnExpiry(t *testing.T) {
 	if testing.Short() {
-		t.Skip("reads 1,600 texts for each case; TestAnExpiryGoesOnInBoundedSteps is the short form")
+		t.Skip("make long runs it: it reads 1,600 texts for each case")
 	}
 	begin := func(t *testing.T) (x *expirer, horizon time.Time) {
 		x, _ = newExpirer(t)
