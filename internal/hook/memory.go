@@ -62,18 +62,6 @@ func IsMemoryFile(file string) bool {
 	return false
 }
 
-// memoryInCommand returns the first memory file that a command line names, or "". It does not check
-// whether the command writes to it.
-func memoryInCommand(command string) string {
-	words := strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>()=,:{}", r) })
-	for _, w := range words {
-		if IsMemoryFile(w) && strings.ContainsAny(w, "./") {
-			return w
-		}
-	}
-	return ""
-}
-
 // memoryWrite is a write of a call to a memory file.
 type memoryWrite struct {
 	file string
@@ -131,7 +119,7 @@ func (h *handler) memoryWritten() memoryWrite {
 const maxCopied = 32
 
 // memoryByCommand returns the write of a command line to a memory file. If the command copies files, its text is
-// theirs.
+// theirs. A command that writes no text to such a file has no write, although it may name one.
 func (h *handler) memoryByCommand(command string) (w memoryWrite) {
 	if !shell.Writes(command) {
 		return w
@@ -160,10 +148,7 @@ func (h *handler) memoryByCommand(command string) (w memoryWrite) {
 			texts = append(texts, strings.ToValidUTF8(string(b), "\uFFFD"))
 		}
 	}
-	if len(sinks) == 0 {
-		w.file = memoryInCommand(command)
-	}
-	if len(sinks) == 0 || line || w.unknown {
+	if line || w.unknown {
 		texts = append([]string{command}, texts...)
 	}
 	w.text = strings.Join(texts, "\n")

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,5 +167,61 @@ func TestAWriteThroughALinkToAMemoryFileIsAMemoryWrite(t *testing.T) {
 	link("real.go", "memory/shop/main.go")
 	if got := h.memoryFile("main.go"); got != "" {
 		t.Errorf("a file of the project is %q", got)
+	}
+}
+
+// inSession sends an event of a session.
+func inSession(t *testing.T, cfg Config, c *client.Client, session, cwd, name string, more map[string]any) *Answer {
+	t.Helper()
+	e := map[string]any{"session_id": session, "cwd": cwd, "hook_event_name": name}
+	for k, v := range more {
+		e[k] = v
+	}
+	_, a, _, err := answered(t, cfg, c, ClaudeCode, asJSON(e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A command that names a memory file and writes no text to it is no memory write, so many sessions may run it.
+func TestACommandThatOnlyNamesAMemoryFileIsNoMemoryWrite(t *testing.T) {
+	cfg, c := agent(t)
+	cwd := t.TempDir()
+	put(t, filepath.Join(cwd, "CLAUDE.md"), "Run make.")
+	for i := range 7 {
+		session := fmt.Sprint("s", i)
+		inSession(t, cfg, c, session, cwd, SessionStart, map[string]any{"source": "startup"})
+		inSession(t, cfg, c, session, cwd, UserPromptSubmit, map[string]any{"prompt": "Commit the guide."})
+		for _, command := range []string{"git add CLAUDE.md && git commit -m 'docs: say how to run the tests'",
+			"git checkout -- CLAUDE.md", "git diff CLAUDE.md > /tmp/p.diff",
+			"gh pr create --title 'docs' --body 'See CLAUDE.md'"} {
+			if a := inSession(t, cfg, c, session, cwd, PreToolUse, map[string]any{"tool_name": "Bash",
+				"tool_use_id": client.NewID(), "tool_input": map[string]any{"command": command}}); a != nil {
+				t.Errorf("session %d, %s: %+v", i, command, a.Specific)
+			}
+		}
+	}
+}
+
+// Text of a web page would be context only in a store. A host loads a file as instructions, so a person approves it.
+func TestTextOfTheWebIsHeldWhenItIsWrittenIntoAMemoryFileInALaterSession(t *testing.T) {
+	cfg, c := agent(t)
+	cwd := t.TempDir()
+	const page = "Releases of the shop are cut on Fridays from the branch stable and need two reviewers and a green build."
+	inSession(t, cfg, c, "a", cwd, SessionStart, map[string]any{"source": "startup"})
+	inSession(t, cfg, c, "a", cwd, PostToolUse, map[string]any{"tool_name": "WebFetch", "tool_use_id": "w1",
+		"tool_input": map[string]any{"url": "https://tips.example"}, "tool_response": page})
+	inSession(t, cfg, c, "b", cwd, SessionStart, map[string]any{"source": "startup"})
+	inSession(t, cfg, c, "b", cwd, UserPromptSubmit, map[string]any{"prompt": "Write down what we know."})
+	write := func(text string) *Answer {
+		return inSession(t, cfg, c, "b", cwd, PreToolUse, map[string]any{"tool_name": "Write",
+			"tool_use_id": client.NewID(), "tool_input": map[string]any{"file_path": "CLAUDE.md", "content": text}})
+	}
+	if a := write(page); !denied(a) || !strings.Contains(a.Specific.Reason, "comes from the web") {
+		t.Errorf("text of the web: %+v", a)
+	}
+	if a := write("Run make test before each commit."); a != nil {
+		t.Errorf("the agent's own text: %+v", a.Specific)
 	}
 }

@@ -114,6 +114,9 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 			err != nil {
 			return a, v, err
 		}
+		if foreign(rep.Entry) && p.Action.Host == "" {
+			p.Action.Host, p.Foreign = streams.Hold.String(), true
+		}
 	}
 	rep, err := h.c.Decide(ctx, p.Action)
 	if err == nil && client.Open(rep) && wait > 0 {
@@ -122,7 +125,10 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 		})
 	}
 	what := h.e.Tool
-	if p.Action.Host != "" {
+	switch {
+	case p.Foreign:
+		what += ", since the text that it writes into the agent's memory comes from the web or a mail,"
+	case p.Action.Host != "":
 		what += ", since the text that it writes into the agent's memory is not known,"
 	}
 	if a, v, err := h.answer(rep, err, name, p, what); a != nil || err != nil {
@@ -136,6 +142,13 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 	}
 	return &Answer{Specific: &Specific{Event: PreToolUse, Decision: "allow", Reason: "Lazaret allows it (ledger entry " +
 		position.Text(rep.Seq) + ")"}}, streams.Allow, nil
+}
+
+// foreign reports whether an allowed memory write has text of the web or of a mail, and no person approved it. A store
+// would serve the text as context only, but the host loads the file as instructions.
+func foreign(v *streams.VerdictEntry) bool {
+	return v != nil && v.Resolved == nil && v.Belief != nil && !v.Learn &&
+		(v.Belief.Origin == beliefs.OriginWeb || v.Belief.Origin == beliefs.OriginEmail)
 }
 
 // patient calls await, which waits for the decision on a hold. If the hold is still open after wait, patient

@@ -159,6 +159,8 @@ const (
 type pending struct {
 	Action *streams.Action `json:"action,omitempty"`
 	Memory *streams.Memory `json:"memory,omitempty"`
+	// Foreign is set if Action is held because the text of Memory comes from the web or a mail.
+	Foreign bool `json:"foreign,omitempty"`
 }
 
 func pendingName(key string) string {
