@@ -490,9 +490,10 @@ func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
 
 // countAlert increments the count of alerts by the same rule on the same subject. It reports
 // whether to publish the alert: repeated ones are published at powers of two, so that their number
-// grows logarithmically.
+// grows logarithmically. A rule that was changed is counted anew, because it may say or ask for
+// something else.
 func countAlert(t *index.Tables, a *streams.Alert) (publish bool) {
-	sum := sha256.Sum256([]byte(a.Rule + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
+	sum := sha256.Sum256([]byte(a.Rule + "\x00" + a.RuleDigest + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
 	n := uint64(1)
 	k := sum[:16]
 	if b := t.Get(tableAlerts, k); len(b) == 8 {

@@ -293,3 +293,35 @@ func BenchmarkShippedPacks(b *testing.B) {
 		}
 	}
 }
+
+// A repeated alert is published at powers of two. A rule that was changed is counted anew: it may ask for more.
+func TestAChangedRuleIsCountedAnew(t *testing.T) {
+	st := index.NewMemStore()
+	ruleset := func(effect string) *rules.Evaluator {
+		return evaluator(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n", "p/r.yaml": `rules:
+  - {id: yak, title: T, severity: low, subject: source, message: "'a yak'", on: [observation], effect: ` + effect + `, on_error: hold,
+     when: content.text.contains('yak')}
+`})
+	}
+	seq := uint64(0)
+	alerts := func(ev *rules.Evaluator) (n int) {
+		seq++
+		res, err := ev.Eval(st, entry(t, seq, streams.TypeObservation, &streams.ObservationEntry{
+			EntryHead:   streams.EntryHead{ID: fmt.Sprint("o", seq), Agent: "a", Session: "s"},
+			Observation: beliefs.Observation{Origin: beliefs.OriginWeb, Source: "https://a.example"},
+			Blocks:      []streams.BlockEntry{{Text: "a yak"}}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(res.Alerts)
+	}
+	first := ruleset("hold")
+	for i, want := range []int{1, 1, 0, 1} {
+		if n := alerts(first); n != want {
+			t.Errorf("alert %d is published %d times", i+1, n)
+		}
+	}
+	if n := alerts(ruleset("deny")); n != 1 {
+		t.Errorf("the alert of the changed rule is published %d times", n)
+	}
+}
