@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -146,7 +147,7 @@ func (f *Found) hooks(cfg Config, h *hook.Host) error {
 			return err
 		}
 		if why == "" {
-			f.Hooks, f.Why = "installed", ""
+			f.Hooks, f.File, f.Why = "installed", cmp.Or(file, f.File), ""
 			return nil
 		}
 		if f.Hooks == "missing" {

@@ -336,6 +336,20 @@ func TestHooksThatAreTurnedOffOrWeakenedDoNotGuard(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
+	// The hooks are in the settings of the project only.
+	home, project := filepath.Join(cfg.Home, ".claude/settings.json"), filepath.Join(cfg.Folder, ".claude/settings.json")
+	b, err := os.ReadFile(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	write(t, project, text)
+	write(t, home, "{}")
+	if f := state("Claude Code"); f.Hooks != "installed" || f.File != project {
+		t.Errorf("hooks of the project: %+v", f)
+	}
+	write(t, home, text)
+	write(t, project, "{}")
 	for _, x := range []struct{ host, file, old, by string }{
 		{"Claude Code", ".claude/settings.json", `"timeout": 25`, `"timeout": 1`},
 		{"Claude Code", ".claude/settings.json", `"timeout": 25`, `"timeout": 25, "async": true`},

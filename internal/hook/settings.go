@@ -74,7 +74,7 @@ var connection = []string{"NATS_CONTEXT", "NATS_CREDS", "NATS_INBOX_PREFIX", "NA
 	"NATS_URL", "NATS_USER"}
 
 // Lost returns why a host with these settings does not run the hook as Install registers it, and the file that
-// has to be corrected. why is empty if the host runs it. Without a command in with, the hook belongs to a plugin,
+// has to be corrected. why is empty if the host runs it; file is then the first one with an entry of it. Without a command in with, the hook belongs to a plugin,
 // and no layer has its entries. Lost returns an error if it cannot parse a layer that does not have the entries.
 func (h *Host) Lost(layers []Layer, with Handler) (file, why string, err error) {
 	var all []parsed
@@ -116,7 +116,7 @@ func (h *Host) Lost(layers []Layer, with Handler) (file, why string, err error) 
 			}
 		}
 	}
-	return "", "", err
+	return file, "", err
 }
 
 // Commands returns the commands of Lazaret in settings, in order. Layers that cannot be parsed have none.
@@ -155,7 +155,7 @@ type parsed struct {
 
 // entries looks for the entries of the hook. Every event needs one as Install writes it, and none may name the hook
 // and differ, because hosts run only one of several equal commands. managed reports whether managed layers have all
-// entries.
+// entries. Without a fault, file is the first one with an entry.
 func (h *Host) entries(all []parsed, with Handler) (file, why string, managed bool) {
 	only := slices.ContainsFunc(all, func(l parsed) bool {
 		v := member(l.v, "allowManagedHooksOnly")
@@ -189,7 +189,7 @@ func (h *Host) entries(all []parsed, with Handler) (file, why string, managed bo
 		}
 		managed = managed && inManaged
 	}
-	return "", "", managed
+	return file, "", managed
 }
 
 // longest is the maximum timeout of an entry. Hosts treat a number that is too large as a short time.
