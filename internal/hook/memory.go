@@ -3,6 +3,7 @@ package hook
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -126,7 +127,8 @@ func (h *handler) memoryByCommand(command string) (w memoryWrite) {
 	}
 	var texts []string
 	size, reads, line := 0, 0, false
-	sinks := shell.Sinks(command, func(file string) bool { return h.memoryFile(file) != "" }, h.folder)
+	sinks := shell.Sinks(command, shell.Files{Memory: func(file string) bool { return h.memoryFile(file) != "" },
+		Folder: h.folder, Below: h.below})
 	for _, s := range sinks {
 		w.file = cmp.Or(w.file, h.memoryFile(s.To))
 		w.unknown, line = w.unknown || !s.Known, line || s.Line
@@ -159,6 +161,39 @@ func (h *handler) memoryByCommand(command string) (w memoryWrite) {
 func (h *handler) folder(file string) bool {
 	i, err := os.Stat(h.path(file))
 	return err == nil && h.cfg.Read != nil && i.IsDir()
+}
+
+// maxBelow is the maximum number of files and folders that below visits.
+const maxBelow = 10_000
+
+// below returns the files in a folder and its folders, relative to it. It returns none if it cannot list all.
+func (h *handler) below(folder string) (files []string) {
+	if h.cfg.Read == nil {
+		return nil
+	}
+	root, n := h.path(folder), 0
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if n++; err != nil {
+			return err
+		}
+		if n > maxBelow {
+			return errors.New("too many files")
+		}
+		if d.IsDir() {
+			if d.Name() == ".git" || d.Name() == "node_modules" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if rel, err := filepath.Rel(root, file); err == nil {
+			files = append(files, filepath.ToSlash(rel))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return files
 }
 
 // maxLinks is the maximum number of symbolic links that memoryFile follows.

@@ -35,6 +35,8 @@ func TestACopyIntoAMemoryFileIsJudgedByTheTextThatItCopies(t *testing.T) {
 		{"sudo cp docs/agent.md CLAUDE.md", "CLAUDE.md"},
 		{"date \"+$(<docs/agent.md)\" > CLAUDE.md", "CLAUDE.md"},
 		{"sort -r docs/agent.md > CLAUDE.md", "CLAUDE.md"},
+		{"mkdir -p d && cp -r docs/. memory", "memory/agent.md"},
+		{"cp docs/* memory/", "memory/agent.md"},
 	} {
 		cfg, c := agent(t)
 		cwd, err := filepath.EvalSymlinks(t.TempDir())

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -54,7 +55,57 @@ func (s *sinks) hidden(t token) (out []string) {
 }
 
 // tokenNames returns the files in question that a word may name.
-func (s *sinks) tokenNames(t token) []string { return append(s.names(t.text, false), s.hidden(t)...) }
+func (s *sinks) tokenNames(t token) []string {
+	all := append(s.names(t.text, false), s.hidden(t)...)
+	for _, m := range s.matches(t) {
+		if t.glob && s.is(s.at(m)) {
+			all = append(all, s.at(m))
+		}
+	}
+	return all
+}
+
+// matches returns the paths that a pattern names, or the word itself if it is no pattern.
+func (s *sinks) matches(t token) (out []string) {
+	if !t.glob {
+		return []string{t.text}
+	}
+	for _, pattern := range braces(t.text, maxBraces) {
+		start := strings.IndexAny(pattern, "*?[")
+		if start < 0 {
+			out = append(out, pattern)
+			continue
+		}
+		dir := pattern[:strings.LastIndexByte(pattern[:start], '/')+1]
+		depth := strings.Count(pattern[len(dir):], "/") + 1
+		for _, file := range s.below(s.at(cmp.Or(dir, "."))) {
+			parts := strings.Split(file, "/")
+			name := dir + strings.Join(parts[:min(depth, len(parts))], "/")
+			if ok, err := path.Match(pattern, name); err == nil && ok && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// maxBraces is the maximum number of words that braces expand to.
+const maxBraces = 64
+
+// braces expands {a,b} in a word, up to most words.
+func braces(word string, most int) (out []string) {
+	end := strings.IndexByte(word, '}')
+	start := strings.LastIndexByte(word[:max(end, 0)], '{')
+	if end < 0 || start < 0 {
+		return []string{word}
+	}
+	for _, part := range strings.Split(word[start+1:end], ",") {
+		if len(out) < most {
+			out = append(out, braces(word[:start]+part+word[end+1:], most-len(out))...)
+		}
+	}
+	return out
+}
 
 // maxPath is the maximum length of a path on Linux. maxNames is the maximum number of names that one program has.
 const (

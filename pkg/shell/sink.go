@@ -17,19 +17,32 @@ type Sink struct {
 	Known bool
 }
 
-// Sinks returns the writes of a command line to files for which is returns true. folder reports whether a path is that
-// of a folder. Programs that are known to write nothing of unknown text, to build or to test have none. Any other
+// Files answers questions on the files that a line names, by their paths as in a Sink.
+type Files struct {
+	Memory func(file string) bool     // whether writes to the file are asked for
+	Folder func(file string) bool     // whether it is a folder
+	Below  func(file string) []string // the files in a folder and its folders, relative to it, as far as they can be listed
+}
+
+// Sinks returns the writes of a command line to files for which files.Memory returns true. Programs that are known to write nothing of unknown text, to build or to test have none. Any other
 // program that gets the name of such a file has a sink that is not known. If a line cannot be parsed, and names such a
 // file, the result is one sink that is not known.
-func Sinks(line string, is, folder func(file string) bool) []Sink {
+func Sinks(line string, files Files) []Sink {
 	seen := map[string]bool{}
 	once := func(file string) bool {
 		if _, ok := seen[file]; !ok {
-			seen[file] = is(file)
+			seen[file] = files.Memory(file)
 		}
 		return seen[file]
 	}
-	s := sinks{is: once, folder: folder, line: line, written: map[string]bool{}, links: map[string]string{}}
+	lists := map[string][]string{}
+	below := func(folder string) []string {
+		if _, ok := lists[folder]; !ok {
+			lists[folder] = files.Below(folder)
+		}
+		return lists[folder]
+	}
+	s := sinks{is: once, folder: files.Folder, below: below, line: line, written: map[string]bool{}, links: map[string]string{}}
 	if len(line) > MaxLine<<4 || !s.run(line, 0) {
 		s.dir = ""
 		if all := s.names(line, false); len(all) > 0 {
@@ -54,6 +67,7 @@ func (f *flow) add(g flow) {
 type sinks struct {
 	is      func(string) bool
 	folder  func(string) bool
+	below   func(string) []string
 	found   []Sink
 	line    string
 	dir     string          // folder after cd
@@ -214,7 +228,7 @@ func (s *sinks) write(t token, text flow) {
 	}
 	all := s.hidden(t)
 	if t.glob {
-		all = append(all, s.names(t.text, false)...)
+		all = append(all, s.tokenNames(t)...)
 	}
 	for _, name := range unique(all) {
 		s.found = append(s.found, Sink{name, text.from, text.line, !text.unknown})
@@ -398,8 +412,12 @@ func (s *sinks) copies(name string, args []token) bool {
 	if to == nil {
 		return name != "ln"
 	}
-	folder := len(all) > 1 || strings.HasSuffix(to.text, "/") || s.folder(s.at(to.text))
+	folder := len(all) > 1 || strings.HasSuffix(to.text, "/") || s.folder(s.at(to.text)) && !slices.ContainsFunc(args,
+		func(t token) bool { return t.text == "--no-target-directory" || cluster(t.text, 'T') })
 	for _, from := range all {
+		if name != "ln" && s.copied(from, *to, folder) {
+			continue
+		}
 		text := s.file(from)
 		into := *to
 		text.unknown = text.unknown || to.unknown || len(to.inner) > 0
@@ -423,6 +441,45 @@ func (s *sinks) copies(name string, args []token) bool {
 		}
 	}
 	return true
+}
+
+// cluster reports whether an argument is a cluster of short options with this one.
+func cluster(arg string, option rune) bool {
+	return strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.ContainsRune(arg, option)
+}
+
+// copied follows the copy of a folder with its files, and of the files that a pattern names. It returns false if the word
+// names neither, or if the files cannot be listed.
+func (s *sinks) copied(from, to token, folder bool) bool {
+	known := !to.unknown && !from.told && len(to.inner)+len(from.inner) == 0 && !s.lost && !s.dirty
+	sources := s.matches(from)
+	copies := func(into, file string) {
+		s.written[path.Clean(s.at(into))] = true
+		if at := s.at(into); s.is(at) {
+			s.found = append(s.found, Sink{To: at, From: []string{s.at(file)}, Known: known && !s.written[path.Clean(file)]})
+		}
+	}
+	for _, source := range sources {
+		into := to.text
+		if folder {
+			into = path.Join(into, path.Base(source))
+		}
+		if !s.folder(s.at(source)) {
+			if !from.glob {
+				return false
+			}
+			copies(into, source)
+			continue
+		}
+		files := s.below(s.at(source))
+		if len(files) == 0 {
+			return false
+		}
+		for _, file := range files {
+			copies(path.Join(into, file), path.Join(source, file))
+		}
+	}
+	return len(sources) > 0
 }
 
 // edit follows sed -i. A script that only replaces or deletes writes no text but its own.

@@ -104,6 +104,26 @@ var sinkLines = map[string]string{
 	"git push # CLAUDE.md":                                  "",
 }
 
+// list has the files of the folder d, and of the folder above it.
+func list(folder string) []string {
+	return map[string][]string{"d": {"CLAUDE.md", "x.txt"}, ".": {"CLAUDE.md", "d/CLAUDE.md", "d/x.txt", "p.txt"}}[path.
+		Clean(folder)]
+}
+
+// copiedLines copy folders, and files that a pattern names.
+var copiedLines = map[string]string{
+	"cp -r d/. .":                          "CLAUDE.md: d/CLAUDE.md",
+	"cp -a d/ e":                           "e/CLAUDE.md: d/CLAUDE.md",
+	"cp -rT d .":                           "CLAUDE.md: d/CLAUDE.md",
+	"mv d e":                               "e/CLAUDE.md: d/CLAUDE.md",
+	"cp d/* .":                             "CLAUDE.md: d/CLAUDE.md",
+	"cp p.txt C*.md":                       "CLAUDE.md: p.txt?",
+	"cp p.txt {x,CLAUDE}.md":               "CLAUDE.md: ?",
+	"cat p.txt > CLAUDE.m?":                "CLAUDE.md: p.txt",
+	"cp d/x* .":                            "",
+	"cp -r docs e && cp d/x.txt {a,b}.txt": "",
+}
+
 func TestSinksOfCommandLines(t *testing.T) {
 	memory := func(file string) bool {
 		return path.Base(file) == "CLAUDE.md" || strings.HasPrefix(strings.TrimPrefix(file, "./"), "memory/") &&
@@ -111,14 +131,16 @@ func TestSinksOfCommandLines(t *testing.T) {
 	}
 	lines := maps.Clone(sinkLines)
 	maps.Copy(lines, foreignLines)
+	maps.Copy(lines, copiedLines)
 	for _, line := range honestLines {
 		lines[line] = ""
 	}
 	for line, want := range lines {
 		var got []string
-		for _, s := range Sinks(line, memory, func(file string) bool {
-			return file == "." || file == "memory" || strings.HasPrefix(file, "docs") && !strings.Contains(file, "md")
-		}) {
+		for _, s := range Sinks(line, Files{memory, func(file string) bool {
+			return path.Clean(file) == "." || path.Clean(file) == "d" || file == "memory" || strings.HasPrefix(file, "docs") &&
+				!strings.Contains(file, "md")
+		}, list}) {
 			text := append([]string{}, s.From...)
 			if s.Line {
 				text = append(text, "line")
@@ -144,11 +166,12 @@ func FuzzSinks(f *testing.F) {
 	}
 	any := func(string) bool { return true }
 	f.Fuzz(func(t *testing.T, line string) {
-		Sinks(line, any, any)
+		Sinks(line, Files{any, any, list})
 		if strings.ContainsAny(line, "\"'`\\#()$<>\n{") {
 			return
 		}
-		all := Sinks(line+"; ./x > CLAUDE.md", func(file string) bool { return strings.HasSuffix(file, "CLAUDE.md") }, any)
+		all := Sinks(line+"; ./x > CLAUDE.md", Files{func(file string) bool { return strings.HasSuffix(file, "CLAUDE.md") }, any,
+			list})
 		if len(all) == 0 || all[len(all)-1].Known {
 			t.Errorf("%q: %+v", line, all)
 		}
