@@ -197,7 +197,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		JetStream:        true,
 		StoreDir:         cfg.store(),
 		SyncInterval:     cfg.syncInterval,
-		// The streams and the disk have their own limits: see room.go.
+		// The streams and the disk have their own limits: see disk_space.go.
 		JetStreamMaxStore: 1 << 50,
 		JetStreamKey:      keys.storage,
 		JetStreamCipher:   server.AES,
