@@ -6,46 +6,10 @@ import (
 	"strings"
 )
 
-// The kinds of command lines. A line is Look or Build only if all its programs and their options
-// are listed, and the shell substitutes, expands and redirects nothing in the line.
-const (
-	Look  = "look"  // programs that only read files
-	Build = "build" // also programs that build, test and stage in the folder
-	Other = "other"
-)
-
-// MaxLine is the maximum length of a command line in bytes; longer ones are Other.
-const MaxLine = 4 << 10
-
-// Kind returns the kind of a command line.
-func Kind(line string) string {
-	if len(line) > MaxLine {
-		return Other
-	}
-	programs, ok := split(line, false)
-	if !ok || len(programs) == 0 {
-		return Other
-	}
-	kind := Look
-	for _, words := range programs {
-		if slices.ContainsFunc(words, func(w word) bool { return secret(w.text) }) {
-			return Other
-		}
-		switch {
-		case looks(words):
-		case builds(words):
-			kind = Build
-		default:
-			return Other
-		}
-	}
-	return kind
-}
-
 // Writes reports whether a command line may write files or run further programs. Unlike Kind, it
 // allows expansions in names of files, and words that name credentials.
 func Writes(line string) bool {
-	programs, ok := split(line, true)
+	programs, ok := split(line)
 	return !ok || slices.ContainsFunc(programs, func(words []word) bool { return !looks(words) })
 }
 
@@ -90,7 +54,22 @@ func looks(words []word) bool {
 	if words[0].wild {
 		return false
 	}
-	if name == "git" {
+	switch name {
+	case "xargs":
+		for len(args) > 0 && (args[0].text == "-0" || args[0].text == "-r") {
+			args = args[1:]
+		}
+		return len(args) > 0 && counters[args[0].text] && !slices.ContainsFunc(args, func(w word) bool { return w.wild })
+	case "git":
+		for len(args) > 1 && !args[0].wild {
+			if args[0].text == "--no-pager" {
+				args = args[1:]
+			} else if args[0].text == "-C" && !args[1].wild && !started(args[1].text) {
+				args = args[2:]
+			} else {
+				break
+			}
+		}
 		if len(args) == 0 || args[0].wild {
 			return false
 		}
@@ -127,6 +106,10 @@ func builds(words []word) bool {
 	if name == "npx" && len(args) > 0 && npx[args[0].text] {
 		name, args = args[0].text, args[1:]
 	}
+	if strings.HasPrefix(name, "python") && interpreters[name] != "" && len(args) > 1 && args[0].text == "-m" {
+		o := modules[args[1].text]
+		return o != nil && o.permit(args[2:])
+	}
 	if ending := interpreters[name]; ending != "" {
 		return len(args) > 0 && strings.HasSuffix(args[0].text, ending) && own(args[0].text) &&
 			!slices.ContainsFunc(args, func(w word) bool {
@@ -137,6 +120,12 @@ func builds(words []word) bool {
 	if by := buildersBy[name]; by != nil {
 		if len(args) == 0 {
 			return false
+		}
+		if end := slices.IndexFunc(args, func(w word) bool { return w.text == "--" }); packages[name] && end > 0 {
+			if !toScript.permit(args[end+1:]) {
+				return false
+			}
+			args = args[:end]
 		}
 		o, ok := by[args[0].text]
 		return ok && o.permit(args[1:])
@@ -186,6 +175,7 @@ type options struct {
 	own     map[string]bool     // long options whose value is the path of a file in the folder
 	max     int                 // number of operands if limited; else 0
 	operand func(s string) bool // whether an operand is permitted; nil: every one
+	script  func(s string) bool // whether the first operand is permitted, if it is a script; operand is for the others
 	first   map[string]bool     // permitted values of the first operand; nil permits all
 	some    bool                // an operand or the option need is required
 	need    []string            // one of these words is required
@@ -201,12 +191,16 @@ func (o *options) permit(args []word) bool {
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		s := w.text
+		if s == "" {
+			operands = append(operands, s)
+			continue
+		}
 		needed = needed || !rest && slices.Contains(o.need, s)
 		if rest && len(s) > 1 && s[0] == '-' {
 			operands = append(operands, s)
 		}
 		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 ||
-			o.operand != nil || o.first != nil) {
+			o.operand != nil || o.first != nil || o.script != nil && len(operands) == 0) {
 			return false // a shell may expand the word to an option or to more operands
 		}
 		switch {
@@ -249,6 +243,12 @@ func (o *options) permit(args []word) bool {
 	}
 	if o.first != nil && len(operands) > 0 && !o.first[operands[0]] {
 		return false
+	}
+	if o.script != nil {
+		if len(operands) == 0 || !o.script(operands[0]) {
+			return false
+		}
+		operands = operands[1:]
 	}
 	return o.operand == nil || !slices.ContainsFunc(operands, func(s string) bool { return !o.operand(s) })
 }

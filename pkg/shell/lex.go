@@ -9,6 +9,8 @@ type token struct {
 	unknown bool     // a shell expands it to a text that the line does not say
 	glob    bool     // only patterns of file names make it unknown
 	told    bool     // a variable in it is known if the line sets none
+	split   bool     // a shell may expand it to several words, by a substitution or variable outside of quotes
+	pipe    bool     // it is the name of a pipe with the output of inner: <(…)
 }
 
 type redirect struct {
@@ -74,6 +76,13 @@ func lex(line string) (all []simple, ok bool) {
 		case ch == ')': // its redirections are those of what is in the parentheses
 			end(1, false)
 			c.words = append(c.words, token{text: "done"})
+		case strings.HasPrefix(rest, "<("):
+			inner, n, ok := substitution(rest)
+			if !ok {
+				return nil, false
+			}
+			l.i += n
+			c.words = append(c.words, token{text: "/dev/fd/63", inner: []string{inner}, pipe: true})
 		case ch == '<' || ch == '>':
 			r, ok := l.redirect()
 			if !ok {
@@ -204,6 +213,7 @@ func (l *lexer) word() (t token, ok bool) {
 			if strings.HasPrefix(l.s[l.i:], "$'") || !l.dollar(&t) { // $'…' has escapes
 				return t, false
 			}
+			t.split = true
 		default:
 			if strings.IndexByte("*?[{", c) >= 0 {
 				t.unknown, t.glob = true, t.glob || !t.unknown
@@ -244,6 +254,47 @@ var told = set("HOME PWD USER LOGNAME HOSTNAME SHELL")
 
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
+// substitution returns the command line in $(…) or <(…) at the start of s, and the length of the whole.
+func substitution(s string) (inner string, n int, ok bool) {
+	depth, i := 1, 2
+	for ; i < len(s) && depth > 0; i++ {
+		switch s[i] {
+		case '\\', '\'', '"':
+			// Quotes may hide a parenthesis.
+			if s[i] == '\\' {
+				i++
+			} else if end := strings.IndexByte(s[i+1:], s[i]); end >= 0 {
+				i += end + 1
+			}
+		case '<':
+			i += document(s[i:])
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+	}
+	if depth > 0 {
+		return "", 0, false
+	}
+	return s[2 : i-1], i, true
+}
+
+// document returns the length of a here-document with its operator at the start of s, up to the last byte of the
+// word that ends it. It returns 0 if there is none.
+func document(s string) int {
+	word, rest, ok := strings.Cut(strings.TrimPrefix(s, "<<"), "\n")
+	word = strings.Trim(word, " '\"")
+	if !ok || !strings.HasPrefix(s, "<<") || word == "" || strings.Trim(word, nameLetters) != "" {
+		return 0
+	}
+	end := strings.Index("\n"+rest, "\n"+word+"\n")
+	if end < 0 {
+		return 0
+	}
+	return len(s) - len(rest) + end + len(word) - 1
+}
+
 // dollar reads a substitution or a variable.
 func (l *lexer) dollar(t *token) bool {
 	rest := l.s[l.i:]
@@ -262,27 +313,12 @@ func (l *lexer) dollar(t *token) bool {
 		}
 		l.i += end + 2
 	case strings.HasPrefix(rest, "$("):
-		depth, i := 1, 2
-		for ; i < len(rest) && depth > 0; i++ {
-			switch rest[i] {
-			case '\\', '\'', '"':
-				// Quotes may hide a parenthesis.
-				if rest[i] == '\\' {
-					i++
-				} else if end := strings.IndexByte(rest[i+1:], rest[i]); end >= 0 {
-					i += end + 1
-				}
-			case '(':
-				depth++
-			case ')':
-				depth--
-			}
-		}
-		if depth > 0 {
+		inner, n, ok := substitution(rest)
+		if !ok {
 			return false
 		}
-		t.inner = append(t.inner, rest[2:i-1])
-		l.i += i
+		t.inner = append(t.inner, inner)
+		l.i += n
 	case strings.HasPrefix(rest, "${"):
 		end := strings.IndexByte(rest, '}')
 		if end < 0 || strings.ContainsAny(rest[2:end], "$`'\"\\=") {

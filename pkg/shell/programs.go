@@ -5,6 +5,24 @@ import "strings"
 // noCommand reports whether less and more do not run an operand as a command.
 func noCommand(s string) bool { return !strings.HasPrefix(s, "+") }
 
+// tests are the options of test. Those that are left out evaluate a name.
+var tests = set("e f d h L s r w x p S b c g k u O G N n z t a o eq ne lt le gt ge nt ot ef")
+
+// noFormula reports whether a word of test has nothing that a shell could evaluate.
+func noFormula(s string) bool { return !strings.ContainsAny(s, "$`") }
+
+// reading reports whether a script of sed neither reads, writes nor runs anything.
+func reading(script string) bool {
+	from, to, two := strings.Cut(script, ",")
+	if two && strings.HasPrefix(from, "/") && strings.HasSuffix(from, "/") && len(from) > 1 {
+		return plainSed(from+"p") && plainSed(to) // from one pattern to another
+	}
+	return plainSed(script) || strings.TrimLeft(script, "0123456789$") == "q"
+}
+
+// counters are programs to which xargs may give the names of any files.
+var counters = set("grep egrep fgrep wc ls stat du basename dirname")
+
 // lookers are the programs that only look at files.
 var lookers = func() map[string]*options {
 	m := map[string]*options{
@@ -35,6 +53,16 @@ var lookers = func() map[string]*options {
 		"jq": {short: "rcsnejSCMaRh", long: set(`raw-output compact-output slurp null-input exit-status join-output
 			sort-keys color-output monochrome-output ascii-output raw-input arg argjson args jsonargs tab indent stream seq
 			help version`), operand: func(s string) bool { return !strings.Contains(strings.ToLower(s), "env") }},
+		"find": {numbers: true, long: set(`H L P name iname path ipath wholename iwholename regex iregex regextype type xtype
+			maxdepth mindepth mount xdev depth follow daystart size empty links newer newermt mtime mmin ctime cmin atime amin
+			perm user group nouser nogroup readable writable executable samefile inum lname true false print print0 printf ls
+			prune quit not a and o or`)},
+		"sed": {short: "nErsz", long: set("quiet silent regexp-extended separate null-data"), script: reading},
+		"awk": {short: "F:v:", some: true, operand: func(s string) bool {
+			return !strings.ContainsAny(s, ">|@") && !strings.Contains(s, "system") && !strings.Contains(s, "ENVIRON")
+		}},
+		"test": {long: tests, operand: noFormula}, "[": {long: tests, operand: noFormula},
+		"command": {short: "vV", need: []string{"-v", "-V"}}, "type": {short: "aftpP"}, "printf": {},
 		"less": {short: "NSRFXEeiInsmMqgwrJ", numbers: true, operand: noCommand},
 		"more": {short: "dlfpcsu", numbers: true, operand: noCommand},
 	}
@@ -78,6 +106,8 @@ var builders = map[string]*options{
 	"touch": {short: "acm", operand: written},
 	"cp":    {short: "aRrpvnuifTdLP", operand: written},
 	"mv":    {short: "vnuif", operand: written},
+	"tee":   {short: "a", operand: written},
+	"sed":   {short: "nErszi;", long: set("in-place"), script: plainSed, operand: written},
 	"make": {short: "ksBnij0123456789", long: set("jobs keep-going silent quiet dry-run always-make"),
 		operand: func(s string) bool { return targets[s] || strings.Trim(s, "0123456789") == "" }},
 	"gofmt":       {long: set("l w d s e")},
@@ -94,8 +124,23 @@ var builders = map[string]*options{
 		no-cache line-length verbose`)},
 	"mypy": {short: "v", long: set(`strict ignore-missing-imports no-error-summary show-error-codes pretty
 		no-incremental`)},
-	"black": {short: "qvl:", long: set("check diff quiet verbose line-length color")},
+	"black":         {short: "qvl:", long: set("check diff quiet verbose line-length color")},
+	"flake8":        {short: "vq", long: set("count statistics show-source max-line-length select ignore extend-ignore")},
+	"golangci-lint": {short: "v", first: set("run"), some: true, long: set("fix fast timeout verbose")},
+	"shellcheck":    {short: "S:s:f:e:i:x", long: set("severity shell format exclude include")},
 }
+
+// modules are the builders that Python runs with -m.
+var modules = map[string]*options{"pytest": builders["pytest"], "mypy": builders["mypy"], "ruff": builders["ruff"],
+	"black": builders["black"], "flake8": builders["flake8"], "unittest": {short: "vqfbck:", operand: own}}
+
+// packages are programs that run a script of a package, with the words after -- as its arguments. toScript are those
+// that test runners and linters have.
+var (
+	packages = set("npm pnpm yarn")
+	toScript = &options{short: "t:k:g:ivx", long: set(`run silent bail fix ci runInBand verbose coverage passWithNoTests
+		testNamePattern testPathPattern grep max-warnings noEmit check`)}
+)
 
 // interpreters are programs that run scripts, with the ending of the scripts. They are permitted
 // because test runners run arbitrary code too.
@@ -113,7 +158,13 @@ var buildersBy = func() map[string]map[string]*options {
 		no-default-features features lib bins bin tests test examples example benches no-run package locked offline
 		frozen nocapture test-threads exact check jobs no-fail-fast doc message-format exclude`)}
 	script := &options{short: "s", long: set("silent if-present workspaces"), first: targets, some: true}
+	packageTest := &options{short: "s", long: set("silent"), operand: func(string) bool { return false }}
+	scripts := map[string]*options{"run": script}
+	for target := range targets {
+		scripts[target] = &options{short: "s", long: set("silent"), operand: own}
+	}
 	return map[string]map[string]*options{
+		"pnpm": scripts, "yarn": scripts,
 		"git": {
 			"add": {short: "AuvnNf", long: set("all update verbose dry-run intent-to-add force")},
 			"commit": {short: "aqvsm:F:", long: set(`all message amend no-edit quiet verbose signoff allow-empty author
@@ -127,8 +178,10 @@ var buildersBy = func() map[string]map[string]*options {
 			"restore": {short: "Sq", long: set("staged quiet"), need: []string{"--staged", "-S"}},
 			"mv":      {short: "knv", long: set("verbose dry-run"), operand: written},
 		},
-		"go":    {"build": goTool, "test": goTool, "vet": goTool, "fmt": goTool, "list": goTool, "generate": goTool},
+		"go": {"version": {}, "doc": {long: set("all short u src c cmd")}, "env": {some: true, operand: func(s string) bool {
+			return strings.ToUpper(s) == s && !strings.Contains(s, "=")
+		}}, "build": goTool, "test": goTool, "vet": goTool, "fmt": goTool, "list": goTool, "generate": goTool},
 		"cargo": {"build": cargo, "test": cargo, "check": cargo, "fmt": cargo, "clippy": cargo},
-		"npm":   {"test": {short: "s", long: set("silent"), operand: func(string) bool { return false }}, "run": script},
+		"npm":   {"test": packageTest, "t": packageTest, "run": script},
 	}
 }()

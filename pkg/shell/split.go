@@ -12,7 +12,7 @@ type word struct {
 // line: expand or substitute a word, redirect to a file, or start another program. The file of an input redirection
 // counts as a word, and a redirection that discards output counts as nothing.
 func Words(line string) (words []string, ok bool) {
-	programs, ok := split(line, true)
+	programs, ok := split(line)
 	if !ok || len(programs) != 1 {
 		return nil, false
 	}
@@ -27,9 +27,8 @@ func Words(line string) (words []string, ok bool) {
 
 // split splits a command line into its programs, at pipes and separators. ok is false if a shell
 // would substitute something, redirect to a file or run something in the background. Discarding
-// output and 2>&1 are allowed. If wild is false, ok is also false if words have expansions or input
-// comes from a file.
-func split(line string, wild bool) (programs [][]word, ok bool) {
+// output, 2>&1, expansions and input from a file are allowed.
+func split(line string) (programs [][]word, ok bool) {
 	var words []word
 	flush := func() bool {
 		if len(words) == 0 {
@@ -55,10 +54,10 @@ func split(line string, wild bool) (programs [][]word, ok bool) {
 			if i++; !flush() {
 				return nil, false
 			}
-		case wild && c == '<' && i+1 < len(line) && !strings.ContainsRune("<>(&", rune(line[i+1])):
+		case c == '<' && i+1 < len(line) && !strings.ContainsRune("<>(&", rune(line[i+1])):
 			i++
 		default:
-			w, n, fine := readWord(line[i:], wild)
+			w, n, fine := readWord(line[i:])
 			if !fine {
 				return nil, false
 			}
@@ -79,12 +78,12 @@ func discarded(s string) int {
 }
 
 // readWord reads a word, which may be quoted, and returns it and its length in s in bytes.
-func readWord(s string, wild bool) (w word, n int, ok bool) {
+func readWord(s string) (w word, n int, ok bool) {
 	var b strings.Builder
 	for n < len(s) {
 		c := s[n]
 		switch {
-		case strings.IndexByte(" \t\n;|", c) >= 0, strings.HasPrefix(s[n:], "&&"), wild && c == '<':
+		case strings.IndexByte(" \t\n;|", c) >= 0, strings.HasPrefix(s[n:], "&&"), c == '<':
 			w.text = b.String()
 			return w, n, w.text != ""
 		case c == '#' && n == 0: // a comment, whose quotes do not count
@@ -97,19 +96,19 @@ func readWord(s string, wild bool) (w word, n int, ok bool) {
 			b.WriteString(s[n+1 : n+1+end])
 			n += end + 2
 		case c == '"':
-			text, size, fine := quoted(s[n+1:], wild, &w.wild)
+			text, size, fine := quoted(s[n+1:], &w.wild)
 			if !fine {
 				return word{}, 0, false
 			}
 			b.WriteString(text)
 			n += size + 2
-		case wild && c == '\\' && n+1 < len(s) && s[n+1] >= ' ':
+		case c == '\\' && n+1 < len(s) && s[n+1] >= ' ':
 			b.WriteByte(s[n+1])
 			n += 2
 		case c == '=' && b.Len() > 0 && b.String()[0] == '-':
 			b.WriteByte(c)
 			n++
-		case wild && strings.IndexByte("~*?[]{}!=#$", c) >= 0 && !strings.HasPrefix(s[n:], "$(") &&
+		case strings.IndexByte("~*?[]{}!=#$", c) >= 0 && !strings.HasPrefix(s[n:], "$(") &&
 			!strings.HasPrefix(s[n:], "${") && !strings.HasPrefix(s[n:], "$[") && !strings.HasPrefix(s[n:], "$'"):
 			w.wild = w.wild || c != '=' && c != '#' && c != '!'
 			b.WriteByte(c)
@@ -126,13 +125,13 @@ func readWord(s string, wild bool) (w word, n int, ok bool) {
 }
 
 // quoted reads up to the end of a double quoted text.
-func quoted(s string, wild bool, expands *bool) (text string, n int, ok bool) {
+func quoted(s string, expands *bool) (text string, n int, ok bool) {
 	var b strings.Builder
 	for ; n < len(s); n++ {
 		switch c := s[n]; {
 		case c == '"':
 			return b.String(), n, true
-		case c == '`', !wild && (c == '$' || c == '\\'):
+		case c == '`':
 			return "", 0, false
 		case c == '$':
 			if n+1 < len(s) && strings.IndexByte("({[", s[n+1]) >= 0 {

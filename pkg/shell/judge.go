@@ -1,0 +1,199 @@
+package shell
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The kinds of command lines. A line is Look or Build only if all its programs and their options are listed, and
+// the shell puts nothing unknown into their arguments.
+const (
+	Look  = "look"  // programs that only read files
+	Build = "build" // also programs that build, test and stage in the folder, or write files in it
+	Other = "other"
+)
+
+// MaxLine is the maximum length of a command line in bytes; longer ones are Other.
+const MaxLine = 4 << 10
+
+// Kind returns the kind of a command line.
+func Kind(line string) string {
+	if len(line) > MaxLine {
+		return Other
+	}
+	j := judge{kind: Look}
+	if !j.line(line, 0) || !j.some || j.kind == Build && j.settings {
+		return Other
+	}
+	return j.kind
+}
+
+// judge finds the kind of a command line.
+type judge struct {
+	kind     string
+	some     bool // there is a program
+	away     bool // the line goes to a folder that may be outside of the first
+	settings bool // the line goes to a folder of settings
+}
+
+// line judges a command line, or one that a shell substitutes in it. It returns false if its kind is Other.
+func (j *judge) line(line string, depth int) bool {
+	odd := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }
+	if depth > maxNested || strings.ContainsFunc(line, odd) || strings.Contains(line, `$"`) ||
+		strings.HasPrefix(strings.TrimLeft(line, " \t\n"), "|") {
+		return false
+	}
+	commands, ok := lex(line)
+	if !ok {
+		return false
+	}
+	for _, c := range commands {
+		if !j.command(c, depth) {
+			return false
+		}
+	}
+	return true
+}
+
+// command judges one program with its redirections.
+func (j *judge) command(c simple, depth int) bool {
+	for _, r := range c.redirects {
+		t := r.to
+		switch {
+		case r.op == "<<":
+			if t.unknown || t.told || !j.inner(t, depth) {
+				return false
+			}
+		case !literal(t) || secret(t.text):
+			return false
+		case r.op == "<", t.text == "/dev/null":
+		case !j.writes(t.text):
+			return false
+		}
+	}
+	words := c.words
+	for len(words) > 0 && assigns(words[0].text) && literal(words[0]) && safeVariable(words[0].text) {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return false // the variables would change what follows
+	}
+	if closes := words[0].text; (closes == "done" || closes == "fi" || closes == "}") && len(words) == 1 {
+		return len(c.redirects) == 0
+	}
+	plain := make([]word, len(words))
+	for i, t := range words {
+		var ok bool
+		if plain[i], ok = j.word(words, i, depth); !ok || secret(t.text) {
+			return false
+		}
+	}
+	j.some = true
+	return j.program(plain)
+}
+
+// safeVariable reports whether an assignment in front of a program changes nothing but its output.
+func safeVariable(assignment string) bool {
+	name, _, _ := strings.Cut(assignment, "=")
+	return harmless[name] && name != "GOFLAGS"
+}
+
+// inner judges the command lines that a shell substitutes in a word. They may only look.
+func (j *judge) inner(t token, depth int) bool {
+	return !slices.ContainsFunc(t.inner, func(line string) bool {
+		in := judge{kind: Look}
+		return !in.line(line, depth+1) || !in.some || in.kind != Look
+	})
+}
+
+// word returns a word as its program gets it. ok is false if the program may get anything there.
+func (j *judge) word(words []token, i, depth int) (w word, ok bool) {
+	t := words[i]
+	if t.text == "[" {
+		t.unknown, t.glob = false, false // a pattern has a closing bracket, too
+	}
+	w = word{text: t.text, wild: t.glob || t.told}
+	switch {
+	case t.split && !t.told || t.unknown && !t.glob || !j.inner(t, depth):
+		return w, false
+	case t.glob:
+		return w, plainPattern(t.text)
+	case t.pipe || len(t.inner) == 0:
+		return w, true
+	}
+	switch base(words[0].text) { // a substitution in quotes
+	case "echo":
+		return w, true
+	case "printf":
+		return w, i > 1
+	case "git":
+		before := words[max(i-1, 0)].text
+		w.text = "text"
+		return w, i > 2 && words[1].text == "commit" && t.text == "" && (before == "--message" ||
+			strings.HasPrefix(before, "-") && strings.TrimLeft(before[1:], "aqvs") == "m")
+	}
+	return w, false
+}
+
+// plainPattern reports whether a pattern names only files of text and source code, and none that is hidden.
+func plainPattern(pattern string) bool {
+	ending := path.Ext(pattern)
+	return textFiles[ending] && !strings.ContainsAny(pattern, "{}") && !strings.ContainsAny(ending, "*?[") &&
+		pattern[0] != '.' && !strings.Contains(pattern, "/.")
+}
+
+var textFiles = set(`.md .txt .rst .log .csv .go .mod .py .js .jsx .mjs .ts .tsx .c .h .cc .cpp .hpp .rs .java .kt .rb
+	.php .swift .scala .sql .html .css .scss .proto .xml .svg .tf .lua .zig .ex .exs .hs .cs .vue .svelte`)
+
+// writes judges a write to a file.
+func (j *judge) writes(file string) bool {
+	j.kind = Build
+	return written(file) && !j.away && strings.IndexByte(nameLetters+"./", file[0]) >= 0 && !digit(file[0])
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+// duration is an argument of timeout.
+var duration = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?[smhd]?$`)
+
+// program judges a program with its arguments.
+func (j *judge) program(words []word) bool {
+	if words[0].text == "timeout" {
+		words = words[1:]
+		if len(words) > 2 && words[0].text == "-k" && duration.MatchString(words[1].text) {
+			words = words[2:]
+		}
+		if len(words) < 2 || !duration.MatchString(words[0].text) {
+			return false
+		}
+		words = words[1:]
+	}
+	name := base(words[0].text)
+	if name == "cd" {
+		j.goes(words[1:])
+	}
+	switch {
+	case looks(words):
+		return true
+	case slices.ContainsFunc(words, func(w word) bool {
+		return w.wild && (name != "git" || strings.Contains(w.text, "$"))
+	}):
+		return false
+	case (name == "tee" || name == "sed") && j.away:
+		return false
+	case name == "sed" && slices.ContainsFunc(words, func(w word) bool {
+		return strings.HasPrefix(w.text, "-") && strings.ContainsAny(w.text, "/*") // where the old file goes
+	}):
+		return false
+	}
+	j.kind = Build
+	return builds(words)
+}
+
+// goes follows cd.
+func (j *judge) goes(args []word) {
+	j.away = j.away || len(args) != 1 || args[0].wild || !own(args[0].text)
+	j.settings = j.settings || slices.ContainsFunc(args, func(w word) bool { return started(w.text) })
+}
