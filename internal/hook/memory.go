@@ -122,9 +122,6 @@ const maxCopied = 32
 // memoryByCommand returns the write of a command line to a memory file. If the command copies files, its text is
 // theirs. A command that writes no text to such a file has no write, although it may name one.
 func (h *handler) memoryByCommand(command string) (w memoryWrite) {
-	if !shell.Writes(command) {
-		return w
-	}
 	var texts []string
 	size, reads, line := 0, 0, false
 	sinks := shell.Sinks(command, shell.Files{Memory: func(file string) bool { return h.memoryFile(file) != "" },

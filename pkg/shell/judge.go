@@ -24,7 +24,8 @@ func Kind(line string) string {
 		return Other
 	}
 	j := judge{kind: Look}
-	if !j.line(line, 0) || !j.some || j.kind == Build && j.settings {
+	all, _, ok := lex(line)
+	if !ok || !j.commands(all) || !j.some || j.kind == Build && j.settings {
 		return Other
 	}
 	return j.kind
@@ -38,32 +39,18 @@ type judge struct {
 	settings bool // the line goes to a folder of settings
 }
 
-// line judges a command line, or one that a shell substitutes in it. It returns false if its kind is Other.
-func (j *judge) line(line string, depth int) bool {
-	odd := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }
-	if depth > maxNested || strings.ContainsFunc(line, odd) || strings.Contains(line, `$"`) ||
-		strings.HasPrefix(strings.TrimLeft(line, " \t\n"), "|") {
-		return false
-	}
-	commands, ok := lex(line)
-	if !ok {
-		return false
-	}
-	for _, c := range commands {
-		if !j.command(c, depth) {
-			return false
-		}
-	}
-	return true
+// commands judges the programs of a command line, or of a substitution in it. It returns false if their kind is Other.
+func (j *judge) commands(all []simple) bool {
+	return !slices.ContainsFunc(all, func(c simple) bool { return !j.command(c) })
 }
 
 // command judges one program with its redirections.
-func (j *judge) command(c simple, depth int) bool {
+func (j *judge) command(c simple) bool {
 	for _, r := range c.redirects {
 		t := r.to
 		switch {
 		case r.op == "<<":
-			if t.unknown || t.told || !j.inner(t, depth) {
+			if t.unknown || t.told || !j.inner(t) {
 				return false
 			}
 		case !literal(t) || secret(t.text):
@@ -80,13 +67,17 @@ func (j *judge) command(c simple, depth int) bool {
 	if len(words) == 0 {
 		return false // the variables would change what follows
 	}
-	if closes := words[0].text; (closes == "done" || closes == "fi" || closes == "}") && len(words) == 1 {
+	switch words[0].text {
+	case evaluating:
+		j.some = true
+		return !slices.ContainsFunc(words, func(t token) bool { return !literal(t) })
+	case closing:
 		return len(c.redirects) == 0
 	}
 	plain := make([]word, len(words))
 	for i, t := range words {
 		var ok bool
-		if plain[i], ok = j.word(words, i, depth); !ok || secret(t.text) {
+		if plain[i], ok = j.word(words, i); !ok || secret(t.text) {
 			return false
 		}
 	}
@@ -101,22 +92,22 @@ func safeVariable(assignment string) bool {
 }
 
 // inner judges the command lines that a shell substitutes in a word. They may only look.
-func (j *judge) inner(t token, depth int) bool {
-	return !slices.ContainsFunc(t.inner, func(line string) bool {
+func (j *judge) inner(t token) bool {
+	return !slices.ContainsFunc(t.inner, func(s sub) bool {
 		in := judge{kind: Look}
-		return !in.line(line, depth+1) || !in.some || in.kind != Look
+		return !in.commands(s.commands) || !in.some || in.kind != Look
 	})
 }
 
 // word returns a word as its program gets it. ok is false if the program may get anything there.
-func (j *judge) word(words []token, i, depth int) (w word, ok bool) {
+func (j *judge) word(words []token, i int) (w word, ok bool) {
 	t := words[i]
 	if t.text == "[" {
 		t.unknown, t.glob = false, false // a pattern has a closing bracket, too
 	}
 	w = word{text: t.text, wild: t.glob || t.told}
 	switch {
-	case t.split && !t.told || t.unknown && !t.glob || !j.inner(t, depth):
+	case t.loose || t.split && !t.told || t.unknown && !t.glob || !j.inner(t):
 		return w, false
 	case t.glob:
 		return w, plainPattern(t.text)

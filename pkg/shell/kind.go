@@ -9,8 +9,14 @@ import (
 // Writes reports whether a command line may write files or run further programs. Unlike Kind, it
 // allows expansions in names of files, and words that name credentials.
 func Writes(line string) bool {
-	programs, ok := split(line)
-	return !ok || slices.ContainsFunc(programs, func(words []word) bool { return !looks(words) })
+	all, plain, ok := lex(line)
+	return !ok || !plain || !onlyLook(all)
+}
+
+// onlyLook reports whether programs only look at files.
+func onlyLook(all []simple) bool {
+	programs, ok := plainWords(all)
+	return ok && !slices.ContainsFunc(programs, func(words []word) bool { return !looks(words) })
 }
 
 // secrets are parts of words that name credentials.

@@ -1,16 +1,30 @@
 package shell
 
-import "strings"
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"mvdan.cc/sh/v3/syntax"
+)
 
 // token is a word of a command line without its quotes.
 type token struct {
 	text    string
-	inner   []string // the command lines that a shell substitutes in it
-	unknown bool     // a shell expands it to a text that the line does not say
-	glob    bool     // only patterns of file names make it unknown
-	told    bool     // a variable in it is known if the line sets none
-	split   bool     // a shell may expand it to several words, by a substitution or variable outside of quotes
-	pipe    bool     // it is the name of a pipe with the output of inner: <(…)
+	inner   []sub // the parts that a shell replaces by the output or the value of something else
+	unknown bool  // a shell expands it to a text that the line does not say
+	glob    bool  // only patterns of file names make it unknown
+	told    bool  // a variable in it is known if the line sets none
+	loose   bool  // shells or locales differ in its text
+	split   bool  // a shell may expand it to several words, by a substitution or variable outside of quotes
+	pipe    bool  // it is the name of a pipe with the output of inner: <(…)
+}
+
+// sub is a part of a word that a shell replaces.
+type sub struct {
+	text     string   // all that may be names of files in it
+	commands []simple // the programs that run in it
 }
 
 type redirect struct {
@@ -19,234 +33,337 @@ type redirect struct {
 	errors bool // not the program's output is redirected
 }
 
-// simple is one program of a line with its redirections.
+// simple is one program of a line with its redirections, or one of the two below.
 type simple struct {
 	words     []token
 	redirects []redirect
 	piped     bool // its output is the input of the next one
 }
 
-// lexer reads a command line of a shell.
-type lexer struct {
-	s string
-	i int
-}
-
-// lex splits a command line into its programs. Unlike split, it reads redirections, here-documents and substitutions.
-// ok is false for syntax that it does not know.
-func lex(line string) (all []simple, ok bool) {
-	l := &lexer{s: line}
-	var c simple
-	errors := false // the next redirection is not that of the output
-	end := func(n int, piped bool) {
-		if l.i += n; len(c.words)+len(c.redirects) > 0 {
-			c.piped = piped
-			all = append(all, c)
-		}
-		c = simple{}
-	}
-	for l.i < len(l.s) {
-		rest := l.s[l.i:]
-		switch ch := rest[0]; {
-		case ch == ' ' || ch == '\t' || ch == '\r':
-			l.i++
-		case strings.HasPrefix(rest, "\\\n"):
-			l.i += 2
-		case ch == '#':
-			if n := strings.IndexByte(rest, '\n'); n >= 0 {
-				l.i += n
-			} else {
-				l.i = len(l.s)
-			}
-		case strings.HasPrefix(rest, "&&"), strings.HasPrefix(rest, "||"):
-			end(2, false)
-		case strings.HasPrefix(rest, "&>"):
-			l.i++
-		case ch == ';' || ch == '&' || ch == '\n':
-			end(1, false)
-		case strings.HasPrefix(rest, "|&"):
-			end(2, true)
-		case ch == '|':
-			end(1, true)
-		case ch == '(':
-			if len(c.words) > 0 {
-				return nil, false // a function or an array
-			}
-			end(1, false)
-		case ch == ')': // its redirections are those of what is in the parentheses
-			end(1, false)
-			c.words = append(c.words, token{text: "done"})
-		case strings.HasPrefix(rest, "<("):
-			inner, n, ok := substitution(rest)
-			if !ok {
-				return nil, false
-			}
-			l.i += n
-			c.words = append(c.words, token{text: "/dev/fd/63", inner: []string{inner}, pipe: true})
-		case ch == '<' || ch == '>':
-			r, ok := l.redirect()
-			if !ok {
-				return nil, false
-			}
-			r.errors, errors = errors, false
-			if r.op != "" {
-				c.redirects = append(c.redirects, r)
-			}
-		default:
-			from := l.i
-			t, ok := l.word()
-			if !ok || control[t.text] && len(c.words) == 0 {
-				return nil, false
-			}
-			if leading[t.text] && len(c.words) == 0 {
-				continue
-			}
-			if l.i < len(l.s) && strings.IndexByte("<>", l.s[l.i]) >= 0 && strings.Trim(l.s[from:l.i], "0123456789") == "" {
-				errors = strings.Trim(l.s[from:l.i], "1") != "" // the number of a descriptor
-				continue
-			}
-			c.words = append(c.words, t)
-		}
-	}
-	end(0, false)
-	return all, true
-}
-
-// control are words of control structures that lex does not know. leading are words in front of a program.
-var (
-	control = set("case esac function select coproc alias enable hash builtin")
-	leading = set("if then else elif while until do { ! time")
+const (
+	closing    = "\x00done" // the end of a control structure
+	evaluating = "\x00(("   // the evaluation of an arithmetic expression
 )
 
-// redirect reads a redirection. A copy of a descriptor has no op.
-func (l *lexer) redirect() (r redirect, ok bool) {
-	op := ""
-	for _, o := range []string{"<<<", "<<-", "<<", "<&", "<(", "<>", "<", ">>", ">&", ">|", ">(", ">"} {
-		if strings.HasPrefix(l.s[l.i:], o) {
-			op = o
-			break
-		}
+// maxNested is the maximum depth of substitutions.
+const maxNested = 3
+
+// maxRead is the maximum length of a command line that is parsed. maxOpen is the maximum number of signs in it that may
+// begin a nested expression, since the parser recurses for each.
+const (
+	maxRead = MaxLine << 4
+	maxOpen = 4096
+)
+
+var parsers = sync.Pool{New: func() any { return syntax.NewParser() }}
+
+// lex splits a command line into its programs. plain is set if these run one after the other or in a pipeline, and not
+// in control structures or in the background. ok is false for syntax that is not known.
+func lex(line string) (all []simple, plain, ok bool) {
+	// Bash does not end a line at a carriage return, as the parser does.
+	if len(line) > maxRead || strings.ContainsAny(line, "\x00\r") {
+		return nil, false, false
 	}
-	l.i += len(op)
-	for l.i < len(l.s) && (l.s[l.i] == ' ' || l.s[l.i] == '\t') {
-		l.i++
+	open := 0
+	for _, sign := range []string{"(", "[", "{", "if"} {
+		open += strings.Count(line, sign)
 	}
-	from := l.i
-	t, ok := l.word()
-	if !ok {
-		return r, false
+	if open > maxOpen {
+		return nil, false, false
 	}
-	switch op {
-	case "<(", ">(", "<>":
-		return r, false
-	case "<<", "<<-":
-		t, ok = l.document(t.text, op == "<<-", strings.ContainsAny(l.s[from:l.i], `'"\`))
-		return redirect{op: "<<", to: t}, ok
-	case "<<<":
-		return redirect{op: "<<", to: t}, true
-	case "<":
-		return redirect{op: "<", to: t}, true
-	case "<&":
-		return r, t.text == "-"
-	case ">&":
-		if t.text == "-" || strings.Trim(t.text, "0123456789") == "" {
-			return r, true
-		}
+	p := parsers.Get().(*syntax.Parser)
+	defer parsers.Put(p)
+	f, err := p.Parse(strings.NewReader(line), "")
+	if err != nil {
+		return nil, false, false
 	}
-	return redirect{op: ">", to: t}, true
+	r := &reader{line: line, plain: true, ok: true}
+	r.stmts(f.Stmts)
+	return r.all, r.plain, r.ok
 }
 
-// document takes a here-document out of the line, and returns its text.
-func (l *lexer) document(end string, tabs, quoted bool) (token, bool) {
-	start := strings.IndexByte(l.s[l.i:], '\n')
-	if start < 0 {
-		return token{}, false
-	}
-	start += l.i + 1
-	for at := start; at < len(l.s); {
-		line, _, _ := strings.Cut(l.s[at:], "\n")
-		next := min(at+len(line)+1, len(l.s))
-		if tabs {
-			line = strings.TrimLeft(line, "\t")
-		}
-		if line == end {
-			body := l.s[start:at]
-			l.s = l.s[:start] + l.s[next:]
-			if quoted {
-				return token{text: body}, true
-			}
-			inner := &lexer{s: body}
-			var t token
-			ok := inner.double(&t, false)
-			return t, ok
-		}
-		at = next
-	}
-	return token{}, false
+// reader reads the syntax tree of a line.
+type reader struct {
+	line  string
+	depth int // of substitutions
+	all   []simple
+	plain bool
+	ok    bool
 }
 
-// word reads a word.
-func (l *lexer) word() (t token, ok bool) {
-	from := l.i
-	for l.i < len(l.s) {
-		switch c := l.s[l.i]; {
-		case strings.IndexByte(" \t\r\n;|&<>()", c) >= 0:
-			return t, l.i > from
-		case c == '\'':
-			end := strings.IndexByte(l.s[l.i+1:], c)
-			if end < 0 {
-				return t, false
+// raw returns the part of the line that a node was read from.
+func (r *reader) raw(n syntax.Node) string {
+	to := min(int(n.End().Offset()), len(r.line))
+	return strings.ReplaceAll(r.line[min(int(n.Pos().Offset()), to):to], "\\\n", "")
+}
+
+func (r *reader) stmts(all []*syntax.Stmt) {
+	for _, s := range all {
+		r.stmt(s, false)
+	}
+}
+
+// control are programs that change which program a name stands for.
+var control = set("alias enable hash builtin")
+
+// stmt reads a program or a control structure. It is piped if its output is the input of the next one.
+func (r *reader) stmt(s *syntax.Stmt, piped bool) {
+	r.plain = r.plain && !s.Background && !s.Negated
+	c := simple{piped: piped}
+	switch cmd := s.Cmd.(type) {
+	case nil:
+	case *syntax.CallExpr:
+		c.words = r.assigns(cmd.Assigns)
+		for _, w := range cmd.Args {
+			c.words = append(c.words, r.word(w))
+		}
+		if n := len(cmd.Assigns); n < len(c.words) && control[c.words[n].text] {
+			r.ok = false
+		}
+	case *syntax.DeclClause:
+		c.words = append([]token{{text: cmd.Variant.Value}}, r.assigns(cmd.Args)...)
+	case *syntax.TestClause:
+		c.words = append([]token{{text: "[["}}, r.words(cmd)...)
+		syntax.Walk(cmd, func(n syntax.Node) bool {
+			if b, ok := n.(*syntax.BinaryTest); ok && b.Op >= syntax.TsEql && b.Op <= syntax.TsGtr {
+				r.all = append(r.all, simple{words: r.evaluation(b)})
 			}
-			t.text += l.s[l.i+1 : l.i+1+end]
-			l.i += end + 2
-		case c == '"':
-			l.i++
-			if !l.double(&t, true) {
-				return t, false
+			return n != nil
+		})
+	case *syntax.LetClause:
+		c.words = append([]token{{text: "let"}}, r.words(cmd)...)
+	case *syntax.ArithmCmd:
+		c.words = r.evaluation(cmd)
+	case *syntax.BinaryCmd:
+		r.stmt(cmd.X, cmd.Op == syntax.Pipe || cmd.Op == syntax.PipeAll)
+		r.stmt(cmd.Y, piped)
+		return
+	case *syntax.TimeClause:
+		if r.plain = false; cmd.Stmt != nil {
+			r.stmt(cmd.Stmt, piped)
+		}
+		return
+	default:
+		r.plain = false
+		r.compound(cmd)
+		c.words = []token{{text: closing}}
+		if piped {
+			c.words = append(c.words, token{text: r.raw(cmd)})
+		}
+	}
+	for _, d := range s.Redirs {
+		r.redirect(&c, d)
+	}
+	r.all = append(r.all, c)
+}
+
+// compound reads the programs in a control structure.
+func (r *reader) compound(c syntax.Command) {
+	switch c := c.(type) {
+	case *syntax.Block:
+		r.stmts(c.Stmts)
+	case *syntax.Subshell:
+		r.stmts(c.Stmts)
+	case *syntax.IfClause:
+		r.stmts(c.Cond)
+		r.stmts(c.Then)
+		if c.Else != nil {
+			r.compound(c.Else)
+		}
+	case *syntax.WhileClause:
+		r.stmts(c.Cond)
+		r.stmts(c.Do)
+	case *syntax.ForClause:
+		loop, ok := c.Loop.(*syntax.WordIter)
+		if !ok || c.Select {
+			r.ok = false
+			return
+		}
+		words := []token{{text: "for"}, {text: loop.Name.Value}}
+		for _, w := range loop.Items {
+			words = append(words, r.word(w))
+		}
+		r.all = append(r.all, simple{words: words})
+		r.stmts(c.Do)
+	default:
+		r.ok = false
+	}
+}
+
+func (r *reader) assigns(all []*syntax.Assign) (out []token) {
+	for _, a := range all {
+		var t token
+		switch {
+		case a.Array != nil || a.Index != nil:
+			r.ok = false
+		case a.Value != nil:
+			t = r.word(a.Value)
+		}
+		if a.Name != nil {
+			t.text = a.Name.Value + "=" + t.text
+			if a.Naked {
+				t.text = a.Name.Value
 			}
-		case strings.HasPrefix(l.s[l.i:], "\\\n"):
-			l.i += 2
-		case c == '\\' && l.i+1 < len(l.s):
-			t.text += l.s[l.i+1 : l.i+2]
-			l.i += 2
-		case c == '$' || c == '`':
-			if strings.HasPrefix(l.s[l.i:], "$'") || !l.dollar(&t) { // $'…' has escapes
-				return t, false
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// redirect reads a redirection of a command. A copy of a descriptor is none.
+func (r *reader) redirect(c *simple, d *syntax.Redirect) {
+	x := redirect{op: ">", errors: d.N != nil && d.N.Value != "1", to: r.word(d.Word)}
+	switch d.Op {
+	case syntax.Hdoc, syntax.DashHdoc:
+		x.op, x.to = "<<", token{}
+		if quoted := strings.ContainsAny(r.raw(d.Word), `'"\`); d.Hdoc != nil && quoted {
+			x.to.text = d.Hdoc.Lit()
+		} else if d.Hdoc != nil {
+			r.parts(&x.to, d.Hdoc.Parts, "$`\\\n")
+		}
+	case syntax.WordHdoc:
+		x.op = "<<"
+	case syntax.RdrIn:
+		x.op = "<"
+	case syntax.DplIn:
+		r.ok = r.ok && x.to.text == "-"
+		return
+	case syntax.DplOut:
+		if literal(x.to) && (x.to.text == "-" || strings.Trim(x.to.text, "0123456789") == "") {
+			return
+		}
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
+	default:
+		r.ok = false
+	}
+	c.redirects = append(c.redirects, x)
+}
+
+func (r *reader) word(w *syntax.Word) (t token) {
+	r.parts(&t, w.Parts, "")
+	return t
+}
+
+// words reads all words in a node.
+func (r *reader) words(n syntax.Node) (out []token) {
+	syntax.Walk(n, func(n syntax.Node) bool {
+		w, ok := n.(*syntax.Word)
+		if ok {
+			out = append(out, r.word(w))
+		}
+		return !ok
+	})
+	return out
+}
+
+// parts reads parts of a word. In quotes, a backslash quotes only the characters in escaped.
+func (r *reader) parts(t *token, parts []syntax.WordPart, escaped string) {
+	for _, p := range parts {
+		switch p.(type) {
+		case *syntax.ParamExp, *syntax.CmdSubst, *syntax.ArithmExp:
+			t.split = t.split || escaped == ""
+		}
+		switch p := p.(type) {
+		case *syntax.Lit:
+			t.literal(p.Value, escaped)
+		case *syntax.SglQuoted:
+			text, ok := p.Value, true
+			if p.Dollar {
+				t.loose = true
+				text, ok = unescaped(text)
 			}
-			t.split = true
+			t.text += text
+			r.ok = r.ok && ok
+		case *syntax.DblQuoted:
+			r.parts(t, p.Parts, "$`\"\\\n")
+		case *syntax.ParamExp:
+			r.parameter(t, p)
+		case *syntax.CmdSubst:
+			r.run(t, p, p.Stmts)
+		case *syntax.ProcSubst:
+			t.text, t.pipe = t.text+"/dev/fd/63", p.Op == syntax.CmdIn
+			r.run(t, p, p.Stmts)
+		case *syntax.ArithmExp:
+			t.inner = append(t.inner, sub{commands: []simple{{words: r.evaluation(p)}}})
 		default:
-			if strings.IndexByte("*?[{", c) >= 0 {
-				t.unknown, t.glob = true, t.glob || !t.unknown
-			}
-			t.text += l.s[l.i : l.i+1]
-			l.i++
+			r.ok = false
 		}
 	}
-	return t, l.i > from
 }
 
-// double reads text as in double quotes, up to the quote or to the end.
-func (l *lexer) double(t *token, quote bool) bool {
-	for l.i < len(l.s) {
-		switch c := l.s[l.i]; {
-		case c == '"' && quote:
-			l.i++
-			return true
-		case strings.HasPrefix(l.s[l.i:], "\\\n"):
-			l.i += 2
-		case c == '\\' && l.i+1 < len(l.s):
-			t.text += l.s[l.i+1 : l.i+2]
-			l.i += 2
-		case c == '$' || c == '`':
-			if !l.dollar(t) {
-				return false
+// literal adds a text to a word.
+func (t *token) literal(s, escaped string) {
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '\\' && i+1 < len(s) && (escaped == "" || strings.IndexByte(escaped, s[i+1]) >= 0):
+			if i++; s[i] == '\n' {
+				continue
 			}
-		default:
-			t.text += l.s[l.i : l.i+1]
-			l.i++
+			c = s[i]
+		case escaped != "":
+		case strings.IndexByte("*?[{", c) >= 0:
+			t.unknown, t.glob = true, t.glob || !t.unknown
+		case c < ' ', c >= 0x7f, c == '=' && len(b)+len(t.text) == 0:
+			t.loose = true
+		}
+		b = append(b, c)
+	}
+	t.text += string(b)
+}
+
+// escape is an escape in $'…'.
+var escape = regexp.MustCompile(`(?s)\\(x\{[[:xdigit:]]+\}|x[[:xdigit:]]{1,2}|u[[:xdigit:]]{1,4}|U[[:xdigit:]]{1,8}|[0-7]{1,3}|.)`)
+
+// unescaped returns the text of $'…'. ok is false for escapes that are not known, for characters that depend on the
+// locale, and for \', after which sh reads the line in another way.
+func unescaped(s string) (text string, ok bool) {
+	ok = true
+	text = escape.ReplaceAllStringFunc(s, func(e string) string {
+		base, digits := 16, strings.Trim(e[2:], "{}")
+		if e[1] >= '0' && e[1] <= '7' {
+			base, digits = 8, e[1:]
+		}
+		if n, err := strconv.ParseUint(digits, base, 32); err == nil {
+			ok = ok && (n < 0x80 || e[1] != 'u' && e[1] != 'U')
+			return string([]byte{byte(n)})
+		}
+		c, _, _, err := strconv.UnquoteChar(e, '"')
+		ok = ok && err == nil
+		return string(c)
+	})
+	text, _, _ = strings.Cut(text, "\x00")
+	return text, ok
+}
+
+// run reads the programs of a substitution.
+func (r *reader) run(t *token, n syntax.Node, stmts []*syntax.Stmt) {
+	in := &reader{line: r.line, depth: r.depth + 1, ok: r.ok && r.depth < maxNested}
+	if in.ok {
+		in.stmts(stmts)
+	}
+	r.ok = in.ok
+	s := sub{text: r.raw(n), commands: in.all}
+	for _, c := range in.all {
+		for _, w := range c.words {
+			s.text += "\n" + w.text
 		}
 	}
-	return !quote
+	t.inner = append(t.inner, s)
+}
+
+// evaluation returns the evaluation of the expressions in a node. A variable in them may have a text that runs
+// programs.
+func (r *reader) evaluation(n syntax.Node) []token {
+	words := []token{{text: evaluating}}
+	for _, w := range r.words(n) {
+		if strings.Trim(w.text, "0123456789") != "" || !literal(w) {
+			w.unknown, w.glob = true, false
+		}
+		words = append(words, w)
+	}
+	return words
 }
 
 // told are variables whose values say nothing that matters.
@@ -254,101 +371,31 @@ var told = set("HOME PWD USER LOGNAME HOSTNAME SHELL")
 
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
-// substitution returns the command line in $(…) or <(…) at the start of s, and the length of the whole.
-func substitution(s string) (inner string, n int, ok bool) {
-	depth, i := 1, 2
-	for ; i < len(s) && depth > 0; i++ {
-		switch s[i] {
-		case '\\', '\'', '"':
-			// Quotes may hide a parenthesis.
-			if s[i] == '\\' {
-				i++
-			} else if end := strings.IndexByte(s[i+1:], s[i]); end >= 0 {
-				i += end + 1
-			}
-		case '<':
-			i += document(s[i:])
-		case '(':
-			depth++
-		case ')':
-			depth--
-		}
+// parameter reads a variable or a parameter.
+func (r *reader) parameter(t *token, p *syntax.ParamExp) {
+	if p.Param == nil || p.Exp != nil && (p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull) {
+		r.ok = false
+		return
 	}
-	if depth > 0 {
-		return "", 0, false
-	}
-	return s[2 : i-1], i, true
-}
-
-// document returns the length of a here-document with its operator at the start of s, up to the last byte of the
-// word that ends it. It returns 0 if there is none.
-func document(s string) int {
-	word, rest, ok := strings.Cut(strings.TrimPrefix(s, "<<"), "\n")
-	word = strings.Trim(word, " '\"")
-	if !ok || !strings.HasPrefix(s, "<<") || word == "" || strings.Trim(word, nameLetters) != "" {
-		return 0
-	}
-	end := strings.Index("\n"+rest, "\n"+word+"\n")
-	if end < 0 {
-		return 0
-	}
-	return len(s) - len(rest) + end + len(word) - 1
-}
-
-// dollar reads a substitution or a variable.
-func (l *lexer) dollar(t *token) bool {
-	rest := l.s[l.i:]
-	switch {
-	case rest[0] == '`':
-		end := strings.IndexByte(rest[1:], '`')
-		if end < 0 || strings.Contains(rest[1:1+end], `\`) {
-			return false
-		}
-		t.inner = append(t.inner, rest[1:1+end])
-		l.i += end + 2
-	case strings.HasPrefix(rest, "$(("):
-		end := strings.Index(rest, "))")
-		if end < 0 || strings.ContainsAny(rest[3:end], "$`") {
-			return false
-		}
-		l.i += end + 2
-	case strings.HasPrefix(rest, "$("):
-		inner, n, ok := substitution(rest)
-		if !ok {
-			return false
-		}
-		t.inner = append(t.inner, inner)
-		l.i += n
-	case strings.HasPrefix(rest, "${"):
-		end := strings.IndexByte(rest, '}')
-		if end < 0 || strings.ContainsAny(rest[2:end], "$`'\"\\=") {
-			return false
-		}
-		if told[rest[2:end]] {
+	name, raw := p.Param.Value, r.raw(p)
+	t.text += raw
+	if raw == "$"+name || raw == "${"+name+"}" {
+		if told[name] {
 			t.told = true
-		} else {
+		} else if !strings.Contains("?#$!-", name) {
 			t.unknown, t.glob = true, false
 		}
-		t.text += rest[:end+1]
-		l.i += end + 1
-	case strings.HasPrefix(rest, "$["):
-		return false
-	case strings.HasPrefix(rest, "$'"), strings.HasPrefix(rest, `$"`), len(rest) == 1:
-		t.text += "$"
-		l.i++
-	default:
-		name := rest[1:]
-		if end := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune(nameLetters, r) }); end >= 0 {
-			name = name[:end]
-		}
-		switch {
-		case told[name]:
-			t.told = true
-		case name != "" || strings.HasPrefix(rest, "$@") || strings.HasPrefix(rest, "$*"): // not as in $?
-			t.unknown, t.glob = true, false
-		}
-		t.text += rest[:1+len(name)]
-		l.i += 1 + len(name)
+		return
 	}
-	return true
+	t.unknown, t.glob = true, false
+	words := []token{{text: ":"}}
+	if p.Excl || p.Slice != nil || p.Index != nil || p.Exp != nil && p.Exp.Op == syntax.OtherParamOps {
+		words = []token{{text: evaluating}, {text: name, unknown: true}} // the value may run programs
+	}
+	words = append(words, r.words(p)...)
+	s := sub{commands: []simple{{words: words}}}
+	for _, w := range words {
+		s.text += w.text + "\n"
+	}
+	t.inner = append(t.inner, s)
 }

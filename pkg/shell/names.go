@@ -46,7 +46,7 @@ func literal(t token) bool { return !t.unknown && !t.told && len(t.inner) == 0 }
 // hidden returns the files in question that the substitutions and variables of a word may name.
 func (s *sinks) hidden(t token) (out []string) {
 	for _, sub := range t.inner {
-		out = append(out, s.names(sub, false)...)
+		out = append(out, s.names(sub.text, false)...)
 	}
 	if t.unknown && !t.glob || len(t.inner) > 0 || t.told {
 		out = append(out, s.carried...)
@@ -166,15 +166,19 @@ func (s *sinks) assignments(commands []simple) {
 	line := false
 	for _, c := range commands {
 		program := "" // the first word that assigns nothing
+		for _, r := range c.redirects {
+			s.formula = s.formula || formula(r.to)
+		}
 		for _, t := range c.words {
+			s.formula = s.formula || formula(t)
 			name, value, _ := strings.Cut(t.text, "=")
 			switch {
 			case assigns(t.text) && (program == "" || assigners[program] || program == "env" || program == "sudo"):
 				s.assigned = true
 				s.strange = s.strange || len(name) > 1 && name != strings.ToLower(name) && !harmless[name] &&
 					(name != "PATH" || !systemPath(value))
-				for _, sub := range append(t.inner, value) {
-					s.carried = append(append(s.carried, s.names(sub, false)...), s.inside(sub)...)
+				for _, sub := range append(t.inner, sub{text: value}) {
+					s.carried = append(append(s.carried, s.names(sub.text, false)...), s.inside(sub.text)...)
 				}
 			case program == "" && t.text != "command" && t.text != "time":
 				program = base(t.text)
@@ -194,6 +198,9 @@ func (s *sinks) assignments(commands []simple) {
 	}
 	s.carried = unique(s.carried)
 }
+
+// formula reports whether a word has quoted text that runs programs where a shell evaluates it: a[$(program)].
+func formula(t token) bool { return strings.Contains(t.text, "$(") || strings.Contains(t.text, "`") }
 
 // systemPath reports whether a value of PATH finds the programs of the system first.
 func systemPath(value string) bool {

@@ -43,13 +43,17 @@ func Sinks(line string, files Files) []Sink {
 		return lists[folder]
 	}
 	s := sinks{is: once, folder: files.Folder, below: below, line: line, written: map[string]bool{}, links: map[string]string{}}
-	if len(line) > MaxLine<<4 || !s.run(line, 0) {
-		s.dir = ""
-		if all := s.names(line, false); len(all) > 0 {
-			return append(s.found, Sink{To: all[0]})
+	commands, plain, ok := lex(line)
+	if ok {
+		if !plain || !onlyLook(commands) {
+			s.printed(commands)
 		}
+		return s.found
 	}
-	return s.found
+	if all := s.names(strings.NewReplacer("\\\n", "", "\x00", "").Replace(line), false); len(all) > 0 {
+		return []Sink{{To: all[0]}}
+	}
+	return nil
 }
 
 // flow is a text that a program prints or reads.
@@ -76,30 +80,15 @@ type sinks struct {
 	written map[string]bool // files that the line has written
 
 	assigned bool              // the line may set variables
+	formula  bool              // the line has a formula
 	strange  bool              // the line sets a variable that may change programs
 	carried  []string          // files that variables of the line may name
 	links    map[string]string // links to files in question and their folders
 	piped    []string          // files that are named earlier in the pipeline
 }
 
-// maxNested is the maximum depth of substitutions.
-const maxNested = 3
-
-// run follows the programs of a line. It returns false if it cannot parse the line.
-func (s *sinks) run(line string, depth int) bool {
-	_, ok := s.printed(line, depth)
-	return ok
-}
-
-// printed is run, and returns the text that the line prints.
-func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
-	if depth > maxNested {
-		return out, false
-	}
-	commands, ok := lex(line)
-	if !ok {
-		return out, false
-	}
+// printed follows commands, and returns the text that they print.
+func (s *sinks) printed(commands []simple) (out flow) {
 	s.assignments(commands)
 	in := flow{unknown: true} // the input of the shell
 	for i, c := range commands {
@@ -108,10 +97,7 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 		}
 		text := flow{line: true}
 		for i := range c.words {
-			f, ok := s.word(c.words[i], depth)
-			if !ok {
-				return out, false
-			}
+			f := s.word(c.words[i])
 			if c.words[i].glob && len(c.words[i].inner) == 0 { // names of files
 				f.unknown = strings.ContainsAny(c.words[i].text, "*?[") || c.words[i].told && s.assigned
 			}
@@ -121,16 +107,13 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 		fed := flow{}
 		given := false // the command has an input of its own
 		for _, r := range c.redirects {
+			f := s.word(r.to)
 			switch r.op {
 			case "<":
 				fed.add(s.file(r.to))
 				fed.unknown = fed.unknown || r.errors
 			case "<<":
 				said += r.to.text
-				f, ok := s.word(r.to, depth)
-				if !ok {
-					return out, false
-				}
 				f.line = true
 				fed.add(f)
 			default:
@@ -170,22 +153,18 @@ func (s *sinks) printed(line string, depth int) (out flow, ok bool) {
 			out.add(prints)
 		}
 	}
-	return out, true
+	return out
 }
 
 // word returns the text that a shell substitutes in a word.
-func (s *sinks) word(t token, depth int) (text flow, ok bool) {
+func (s *sinks) word(t token) (text flow) {
 	for _, sub := range t.inner {
 		piped := s.piped
-		f, ok := s.printed(sub, depth+1)
-		if !ok {
-			return text, false
-		}
+		text.add(s.printed(sub.commands))
 		s.piped = piped
-		text.add(f)
 	}
 	text.unknown = text.unknown || t.unknown || t.told && s.assigned
-	return text, true
+	return text
 }
 
 // at returns a path relative to the folder in which the line starts. It follows links that the line makes.
@@ -291,7 +270,15 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 	case name == "export" || name == "set" || name == "popd" || name == "ls" || looksOn(name, args):
 		s.lost = s.lost || name == "popd"
 		s.dirty = s.dirty || name == "git"
+	case name == evaluating:
+		if s.formula {
+			s.other(name, args, "")
+		}
+		return flow{}
 	case silent[name]:
+		if slices.ContainsFunc(args, formula) {
+			s.other(name, args, "")
+		}
 		return flow{}
 	case quiet[name]:
 		text.unknown = text.unknown || slices.ContainsFunc(args, func(t token) bool {
@@ -308,7 +295,7 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 	case name == "sed":
 		s.edit(args, text)
 	case looks(plain):
-	case name == "done" || name == "fi" || name == "}":
+	case name == closing:
 		s.lost = s.lost || s.dir != "" // a subshell ends with its folder
 	default:
 		if s.dirty = true; !builds(plain) {

@@ -132,6 +132,7 @@ func TestSinksOfCommandLines(t *testing.T) {
 	lines := maps.Clone(sinkLines)
 	maps.Copy(lines, foreignLines)
 	maps.Copy(lines, copiedLines)
+	maps.Copy(lines, nastyLines)
 	for _, line := range honestLines {
 		lines[line] = ""
 	}
