@@ -1,5 +1,5 @@
-// Package check builds the kustomize files beside it and decodes what comes out strictly
-// into the types of Kubernetes. It is a module of its own, since only this test needs them.
+// Package check builds the kustomize files beside it and decodes the output strictly into the types
+// of Kubernetes. It is a module of its own, because only this test needs these types.
 package check
 
 import (
@@ -25,7 +25,7 @@ import (
 
 var stages = []string{"arbiter", "auditor", "ingest", "sentinels"}
 
-// installation is what kustomize makes of the example.
+// installation has the objects that kustomize makes from the example.
 type installation struct {
 	sets     map[string]*appsv1.StatefulSet
 	services map[string]*corev1.Service
@@ -229,8 +229,8 @@ func TestAPolicyOfTheNetworkCoversEachPod(t *testing.T) {
 	}
 }
 
-// checkPod checks the limits and rights of a pod, and that its secret holds what is mounted
-// of it and nothing more.
+// checkPod checks the limits and rights of a pod, and that its secret has exactly the files that the
+// pod mounts.
 func checkPod(t *testing.T, in *installation, name string, p *corev1.PodTemplateSpec) {
 	t.Helper()
 	sc := p.Spec.SecurityContext
