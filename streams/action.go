@@ -42,7 +42,8 @@ type Action struct {
 	// a higher sensitivity raise it.
 	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
 	// Preconditions are conditions that, according to the proposer, must be true when the
-	// action is carried out. They are recorded. The host that carries it out checks them.
+	// action is carried out. The pipeline only records them; the host that carries the action out
+	// checks them.
 	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
 	Host          string                 `json:"host_verdict,omitzero"` // the host's verdict: allow, hold or deny
 	// Replaces is the id of a held proposal of the same agent, which this proposal edits. The hold
@@ -68,7 +69,7 @@ const MaxPreconditions = 16
 type Shown struct {
 	Foreign int  `json:"foreign,omitzero"` // number of texts that came from neither the user nor the operator
 	Order   int  `json:"order,omitzero"`   // highest text.CommandScore of these texts
-	Unread  bool `json:"unread,omitzero"`  // one of these texts could not be read completely
+	Unread  bool `json:"unread,omitzero"`  // rules could not read one of these texts completely
 	// Leans is set if an address or account in the arguments came from external content of the project, in any session,
 	// and the user never named it.
 	Leans bool `json:"leans,omitzero"`
@@ -136,8 +137,9 @@ type ActionEntry struct {
 	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
 	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
 	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
-	// Restored is set if After, which the host saw acknowledged before it sent this message, is not below the sequence
-	// of this message. This happens only if the intake was restored from an older copy. The action is then held.
+	// Restored is set if the event's field after is not below the sequence of the event's own message. The host names
+	// in after a sequence that was acknowledged earlier, so this happens only if the intake was restored from an older
+	// copy. The action is then held.
 	Restored bool `json:"restored,omitzero"`
 	// Annotations are the annotations of the tool in its MCP catalogue that raise the action's level.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
@@ -155,7 +157,7 @@ type ActionEntry struct {
 	// level that a person signed for the tool in that catalogue.
 	Catalogue string         `json:"catalogue,omitzero"`
 	Accepted  *beliefs.Level `json:"accepted,omitzero"`
-	// Shown summarizes what the session was shown before. It is nil if the user said nothing in the
-	// session.
+	// Shown summarizes the texts that the session was shown before this action. It is nil if the user
+	// said nothing in the session.
 	Shown *Shown `json:"shown,omitzero"`
 }

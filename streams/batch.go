@@ -23,8 +23,8 @@ const MaxBatch = 256
 // BatchEvent is one event of a batch.
 type BatchEvent struct {
 	ID   string
-	Data []byte // the event's body, or the whole element if the element is not an event
-	Bad  *RejectError
+	Data []byte       // the event's body, or the whole element if the element is not a valid event
+	Bad  *RejectError // why the element is not a valid event; nil if it is
 }
 
 // IsBatch reports whether a message with these headers is a batch of events.

@@ -65,7 +65,7 @@ func TestABatchIsReadEventByEvent(t *testing.T) {
 	}
 }
 
-// An element that is read in one pass gives the event that the general way gives.
+// The fast path for an element of a batch gives the same event as the general function batchEvent.
 func TestAnElementOfABatchIsTheSameEventInBothWays(t *testing.T) {
 	fields := [][]string{
 		{`"specversion":"1.0"`, `"specversion":1`, `"specversion" : "1.0"`, `"specVersion":"1.0"`, `"specversion":"1\u002e0"`},

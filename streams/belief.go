@@ -33,8 +33,8 @@ type RevisionsEntry struct {
 	// need a revision.
 	Aged      int                `json:"aged,omitzero"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
-	// Dependants are earlier decisions and actions that cite a belief which was contradicted, superseded or quarantined
-	// since.
+	// Dependants are earlier decisions and actions that cite a belief which has been contradicted, superseded or
+	// quarantined after they cited it.
 	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 	// Rollback is the progress of a rollback. It is set in the entries that a rollback writes.
 	Rollback *Rollback `json:"rollback,omitzero"`
@@ -52,9 +52,10 @@ type Rollback struct {
 	Named bool   `json:"named,omitzero"`
 	Of    Person `json:"of,omitzero"`
 	// Back, Out, Anew and Left are totals so far. Back counts beliefs that have the state of the restore point again.
-	// Out counts beliefs that were made after the restore point. They are hidden. Anew counts beliefs that are stated
-	// again under a new id, because they were superseded, which is final. Left counts beliefs that stay stricter than
-	// at the restore point, because the transition tables do not permit more or because of later findings.
+	// Out counts beliefs that were made after the restore point and are hidden now. Anew counts beliefs that are stated
+	// again under a new id, because they were superseded and a superseded belief cannot change any more. Left counts
+	// beliefs that are in a stricter state than at the restore point, because no permitted transition leads back to
+	// their earlier state, or because of later findings.
 	Back int `json:"back"`
 	Out  int `json:"out"`
 	Anew int `json:"anew"`
@@ -81,8 +82,8 @@ type RestoreEntry struct {
 	Before string `json:"before,omitzero"`
 }
 
-// ConfirmationEntry records a signed attestation of a belief and its result. The attestation is
-// judged by the ledger entries before it.
+// ConfirmationEntry records a signed attestation of a belief and the attestation's result. Ingest
+// judges the attestation by the ledger entries before this one.
 type ConfirmationEntry struct {
 	EntryHead
 	Belief string `json:"belief"`
@@ -103,7 +104,8 @@ type ConfirmationEntry struct {
 	Findings  []string           `json:"findings,omitzero"`
 	Until     time.Time          `json:"until,omitzero"` // when the nonce expires
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
-	// Tombstone is set if the content must not be written again.
+	// Tombstone is set if the decision refuses the belief's content, so that later writes of the same content are
+	// denied.
 	Tombstone bool `json:"tombstone,omitzero"`
 }
 

@@ -24,10 +24,12 @@ type EntryHead struct {
 	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's time. It is the time stamp of the intake stream, or virtual time in
 	// synthetic projects. It never runs backwards within a partition.
-	Time   time.Time `json:"time"`
-	Intake uint64    `json:"intake"` // sequence in LZ_INTAKE; for an offered proposal, see stage.Message.Place
-	// Print and Print2 are hashes of the event. They tell a repeat of the event from a different
-	// event with the same id.
+	Time time.Time `json:"time"`
+	// Intake is the event's sequence in LZ_INTAKE. A proposal that the front offered to ingest directly is not in the
+	// intake. For this, Intake is the sequence of the intake's last message plus an index (stage.Message.Place).
+	Intake uint64 `json:"intake"`
+	// Print and Print2 are hashes of the event. They distinguish a repeat of the event from a
+	// different event with the same id.
 	Print  uint64 `json:"print,omitzero"`
 	Print2 uint64 `json:"print2,omitzero"`
 	// Trace is the traceparent that the event was sent with.
@@ -49,9 +51,9 @@ type BeliefRef = beliefs.Belief
 // ClaimEntry is a claim that an event made, and the belief it became.
 type ClaimEntry = beliefs.Claim
 
-// DisclosureEntry is the body of a privileged recall that an authorized key signed, and its result.
-// The result is for people and enters no context. If Look is set, the entry is an unsigned
-// privileged look instead.
+// DisclosureEntry is the body of a privileged recall that an authorized key signed, and the result of this recall. The
+// result is for people and is not put into an agent's context. If Look is set, the entry is an unsigned privileged look
+// instead.
 type DisclosureEntry struct {
 	RecallEntry
 	Text   string     `json:"text"` // the signer's reason
@@ -72,9 +74,9 @@ type Unseen struct {
 	Scope string `json:"scope,omitzero"`
 }
 
-// The values of Unseen.Scope. With UnseenSession, further proposals of one session are held: the
-// rejected observation names this session legibly. With UnseenAgent, it names none, so the
-// proposals of all sessions of the agent are held.
+// The values of Unseen.Scope. UnseenSession means that further proposals of one session are held,
+// because the rejected observation names this session. UnseenAgent means that the proposals of all
+// sessions of the agent are held, because no session could be read from the observation.
 const (
 	UnseenSession = "session"
 	UnseenAgent   = "agent"
@@ -124,7 +126,7 @@ type AuditedBelief struct {
 	Partial bool `json:"partial,omitzero"`
 }
 
-// RejectedEntry is the body of an event that was not admitted, with its
+// RejectedEntry is the body of the entry of an event that was not admitted. It has the event's
 // original bytes.
 type RejectedEntry struct {
 	EntryHead
@@ -142,7 +144,7 @@ type RejectedEntry struct {
 	Digest string `json:"digest,omitzero"`
 }
 
-// RepeatEntry is the body of an event whose id was seen before.
+// RepeatEntry is the body of the entry of an event that arrived before with the same id and bytes.
 type RepeatEntry struct {
 	EntryHead
 	Kind  Kind   `json:"event_kind"`
@@ -179,7 +181,7 @@ type Alert struct {
 	// Path leads from a proposal to the content that caused the finding.
 	Path  []string  `json:"path,omitzero"`
 	Error string    `json:"error,omitzero"` // set if the rule failed and its on_error effect applied
-	Count uint64    `json:"count"`          // occurrences so far, which are folded into this alert
+	Count uint64    `json:"count"`          // how often the rule has found this so far
 	Time  time.Time `json:"time"`
 }
 
@@ -189,8 +191,8 @@ type AlertsEntry struct {
 	Group  string  `json:"group"`
 	Digest string  `json:"digest"` // of the rule set
 	Alerts []Alert `json:"alerts"`
-	// Answers and Intake are set in the arbiter's alerts about a resolution. Answers is the
-	// resolution's id and Intake its sequence in the intake.
+	// Answers and Intake are set in the arbiter's alerts about a resolution. Answers is the id of the
+	// resolution, and Intake is the resolution's sequence in the intake.
 	Answers string `json:"answers,omitzero"`
 	Intake  uint64 `json:"intake,omitzero"`
 }
@@ -202,8 +204,8 @@ type AssessmentEntry struct {
 	Digest  string  `json:"digest"`
 	Verdict Verdict `json:"verdict"`
 	Alerts  []Alert `json:"alerts,omitzero"`
-	// Rests is the untrusted content from which, according to the group, the action's arguments come. It is also set if
-	// the group's verdict is allow.
+	// Rests is the untrusted content from which, according to the group, the action's arguments come. A group may list
+	// such content even if its verdict is allow: earlier alerts on the content then apply to the action.
 	Rests []Rest `json:"rests,omitzero"`
 }
 
@@ -229,7 +231,7 @@ type Reason struct {
 	Alert   string  `json:"alert,omitzero"`
 	// Path leads from the action to the content that caused the reason: action, belief, observation, source.
 	Path []string `json:"path,omitzero"`
-	// Entry is the ledger sequence of the finding, if it is older than the proposal.
+	// Entry is the ledger sequence of the finding that caused the reason, if the finding is older than the proposal.
 	Entry uint64 `json:"entry,omitzero"`
 }
 
@@ -245,14 +247,15 @@ type TextEffect struct {
 	Belief  string   `json:"belief,omitzero"` // empty: every item of the answer
 	Effects []string `json:"effects"`         // in the order of application
 	Note    string   `json:"note,omitzero"`   // text that annotate puts before the content
-	Rules   []string `json:"rules,omitzero"`  // names of the first few rules that asked for it
+	Rules   []string `json:"rules,omitzero"`  // names of the first few rules that asked for the change
 }
 
 // VerdictEntry is the arbiter's answer to a proposal.
 type VerdictEntry struct {
 	Proposal uint64 `json:"proposal"` // ledger sequence
-	// Intake is the sequence of the intake message that this entry answers: the proposal, a repeat of it, or the
-	// resolution of its hold. Also has the sequences of earlier repeats.
+	// Intake is the sequence of the intake message that this entry answers: the proposal, a later repeat of the
+	// proposal (Again), or the resolution of its hold. Also has the sequences of the repeats that arrived before the
+	// first verdict, at most 64. This entry answers them too.
 	Intake uint64   `json:"intake,omitzero"`
 	Also   []uint64 `json:"also,omitzero"`
 	Type   Type     `json:"type"`
@@ -278,12 +281,13 @@ type VerdictEntry struct {
 	// Texts are the effects on the texts that a recall returns. In learn mode they are recorded but
 	// not applied.
 	Texts []TextEffect `json:"texts,omitzero"`
-	// Withheld are beliefs that a recall found and that are left out of the answer: they differ from their ledger entries
-	// (also left out in learn mode), or a finding that nobody cleared applies to them.
+	// Withheld are beliefs that a recall found and that are left out of the answer, for one of two reasons: the belief
+	// differs from its ledger entry (such a belief is left out in learn mode too), or a finding that nobody cleared
+	// applies to it.
 	Withheld []Refusal `json:"withheld,omitzero"`
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
-	Again    bool      `json:"again,omitzero"`  // answers a repeat that came after the verdict; see Also
-	Late     bool      `json:"late,omitzero"`   // tightens a verdict that was already given
+	Again    bool      `json:"again,omitzero"`  // the entry answers a repeat that came after the verdict
+	Late     bool      `json:"late,omitzero"`   // the entry tightens a verdict that was already given
 	Denied   string    `json:"denied,omitzero"` // the open hold that this late verdict ended
 	// Alert is raised if a finding came too late to stop anything, or if beliefs were withheld.
 	Alert *Alert    `json:"alert,omitzero"`
@@ -304,11 +308,12 @@ type VerdictEntry struct {
 }
 
 // CalibrationEntry compares an agent's stated confidence with the outcomes of its actions of one
-// class, as of the entry's input.
+// class. It takes into account the outcomes up to the entry from which it was made.
 type CalibrationEntry struct {
-	Agent string    `json:"agent"`
-	Class string    `json:"class"` // policy entry that set the actions' level
-	Total uint64    `json:"total"` // outcomes so far; the report covers the latest of them
+	Agent string `json:"agent"`
+	Class string `json:"class"` // policy entry that set the actions' level
+	Total uint64 `json:"total"` // outcomes so far; the report covers the latest of them
+	// Was is set if the agent was over-confident in this class by the previous calibration entry.
 	Was   bool      `json:"was_over_confident,omitzero"`
 	Time  time.Time `json:"time"`
 	Alert *Alert    `json:"alert,omitzero"` // raised if the agent became over-confident in this class with this outcome
@@ -367,9 +372,9 @@ type ApprovedSource struct {
 	Expires time.Time `json:"expires"`
 }
 
-// SourceUse is the approval of a source that covers an action.
+// SourceUse says by which approval of a source an action is allowed.
 type SourceUse struct {
-	Hold   string `json:"hold"`   // with which the source was approved
+	Hold   string `json:"hold"`   // the hold with which the source was approved
 	Digest string `json:"digest"` // of the source's content
 	By     string `json:"by"`     // name of the signing key
 	Key    string `json:"key"`    // the pinned key
@@ -396,8 +401,8 @@ const (
 	HoldDenied    = "denied"    // a later finding denied the action
 )
 
-// ResolutionEntry is the body of a signed resolution of a hold, as received. Nothing in it is
-// verified yet. The arbiter verifies it and answers with a verdict or an alert.
+// ResolutionEntry is the body of a signed resolution of a hold, as ingest received it. Ingest has
+// verified nothing in it. The arbiter verifies it and answers with a verdict or an alert.
 type ResolutionEntry struct {
 	EntryHead
 	Hold string `json:"hold"`

@@ -43,8 +43,8 @@ type ApprovedTool struct {
 	Digest      string `json:"digest"` // Tool.Digest of this tool
 }
 
-// Digest returns the digest of the whole tool, including its schema and annotations in canonical
-// form (RFC 8785). The order of JSON keys does not matter.
+// Digest returns the digest of the whole tool, including its schema and annotations. These are in
+// canonical form (RFC 8785), so the order of their JSON keys does not change the digest.
 func (t Tool) Digest() string {
 	t.InputSchema, t.Annotations = canonical(t.InputSchema), canonical(t.Annotations)
 	b, err := Marshal(t)
@@ -63,7 +63,7 @@ func canonical(v jsontext.Value) jsontext.Value {
 }
 
 // CatalogueDigest returns the digest of all tools that a server offers and of its instructions, if
-// any. The order of the tools does not matter.
+// any. The order of the tools does not change the digest.
 func CatalogueDigest(server, instructions string, tools []Tool) string {
 	lines := make([]string, len(tools))
 	for i, t := range tools {

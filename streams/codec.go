@@ -77,8 +77,8 @@ func UnmarshalExact(data []byte, v any, opts ...json.Options) error {
 	return nil
 }
 
-// oddNames reports whether valid JSON has a member name with a character other than a lower case letter, digit, dash or
-// underscore.
+// oddNames reports whether valid JSON has a member name with an upper case letter, an escape or a character outside
+// ASCII. Only such a name can be a variant of a known name.
 func oddNames(data []byte) bool {
 	for i := 0; i < len(data); i++ {
 		if data[i] != '"' {

@@ -21,8 +21,8 @@ import (
 //	issued: 2026-11-21T10:15:00Z
 //
 // With the additional line "first: true", the command has an effect only if no bundle of its kind
-// was ever in force. The bundle itself, a rule set or policy, is published before the command in
-// chunks. The signature covers its digest.
+// was ever in force. The bundle (a rule set, a policy or a trust file) is published in chunks before
+// the command. The signature on the command covers the bundle's digest.
 
 // CommandHeader is the first line of every signed command.
 const CommandHeader = "lazaret/command/v1"
@@ -38,9 +38,9 @@ const EngineVersion = 1
 const (
 	DoActivateRules  = "activate-rules"
 	DoActivatePolicy = "activate-policy"
-	// DoActivateTrust puts a trust file in force: from the entry of this command on, the keys in the file may resolve
-	// holds. Operators' keys in the activated file have no effect: each process reads the keys of operators from a
-	// trust file of its own.
+	// DoActivateTrust puts a trust file in force: from the entry of this command on, approvers' keys in the file may
+	// resolve holds. The file's keys of operators have no effect, because each process reads the keys of operators from
+	// a trust file of its own.
 	DoActivateTrust = "activate-trust"
 )
 

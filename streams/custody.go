@@ -9,20 +9,20 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// A statement is an order of an operator about the data of a project: to forget it, to put it under a legal hold,
-// which forbids to forget it, or to end a legal hold. A statement is a C2SP signed note. It is published to
-// lz.ctl.<partition> and recorded in the ledger:
+// A statement is an order of an operator about the data of a project: to forget the data, to put the project under a
+// legal hold, which forbids to forget the data, or to end a legal hold. A statement is a C2SP signed note. It is
+// published to lz.ctl.<partition> and recorded in the ledger. To set or end (legal-release) a legal hold:
 //
 //	lazaret/custody/v1
-//	do: forget
+//	do: legal-hold
 //	project: acme
 //	id: 20261121T101500Z-4f1c
 //	issued: 2026-11-21T10:15:00Z
-//	reason: request 17 of the data protection officer
+//	reason: case 3
 //
 // A statement to forget a project names the entries that it covers: the project's entries up to a
-// ledger sequence, and the ranges of the ledger that contain them. So nobody can use it to forget
-// later entries.
+// ledger sequence, and the ranges of the ledger that contain them. So nobody can use the statement to
+// forget later entries.
 //
 //	lazaret/custody/v3
 //	do: forget
@@ -33,7 +33,8 @@ import (
 //	up-to: 4711
 //	entries: 12-15,19,4000-4711
 //
-// Earlier versions signed statements to forget a project without the last two lines.
+// Earlier versions signed statements to forget a project with the first line lazaret/custody/v1 and
+// without the last two lines. Ingest refuses such a statement now.
 //
 // A statement can also be about one data subject of a project. To forget a data subject, the
 // statement lists the ledger entries that concern it, and names the other data subjects that these
@@ -100,15 +101,16 @@ type Custody struct {
 	DataSubject string
 	// Others are the other data subjects that the entries also concern, in ascending order.
 	Others []string
-	// Entries are the ledger sequences of the entries to forget, in ascending order.
+	// Entries are the ledger sequences of the entries to forget, in ascending order. Only an order to forget a data
+	// subject has them.
 	Entries []uint64
 	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers. It is 0 in orders to
 	// forget that earlier versions wrote. Such an order covers all entries before it.
 	UpTo uint64
 	// Before is the end of the time that an order to expire covers, exclusive.
 	Before time.Time
-	// Ranges are the ranges of the ledger that contain the entries. They may contain other entries
-	// too.
+	// Ranges are the ranges of the ledger that contain the entries to forget. Only an order to forget
+	// a project has them. They may contain entries of other projects too.
 	Ranges []SeqRange
 }
 
@@ -339,8 +341,8 @@ type CustodyEntry struct {
 	Do     string `json:"do"`
 	Signer string `json:"signer"`
 	Note   string `json:"note"`
-	// Steps is set for an order to expire that ingest carries out in later entries (see
-	// ExpiryStep). Without it, ingest drops the beliefs at this entry.
+	// Steps is set if ingest carries out an order to expire in later entries (see ExpiryStep). If it
+	// is not set, ingest drops all expired beliefs at this entry, as earlier versions did.
 	Steps bool `json:"steps,omitzero"`
 }
 
@@ -355,7 +357,8 @@ type DroppedEntry struct {
 	Step *ExpiryStep `json:"step,omitzero"`
 }
 
-// ExpiryStep limits one step of an order to expire. Ingest takes further steps until all expired beliefs are dropped.
+// ExpiryStep limits the work of one step of an order to expire. Ingest takes further steps until all expired beliefs
+// are dropped.
 type ExpiryStep struct {
 	Looks int `json:"looks"` // number of beliefs, or of documents of an index, that it examines
 	Drops int `json:"drops"` // number of beliefs that it drops

@@ -32,11 +32,11 @@ func IsTextEffect(effect string) bool { return slices.Contains(textEffects, effe
 // if the alert asks for nothing: its effect is alert, it is in shadow mode, or an exception cancels
 // its effect.
 //
-// Rules, ingest and arbiter all use this method, so that a group's verdict and the arbiter's
-// reading of its alerts agree. On every proposal, restrict means hold and quarantine means deny. An
-// effect on text does not change the verdict of a recall. An action or memory write has no text to
-// return, so an effect on text means hold there. An unknown effect may be a stricter one of a later
-// version and means hold too.
+// Rules, ingest and arbiter all use this method, so that the arbiter reads a group's alerts as the
+// group did when it gave its verdict. On every proposal, restrict means hold and quarantine means deny. An
+// effect on text does not change the verdict of a recall. For an action or memory write, no text is
+// returned that the effect could change, so there it means hold. An unknown effect may be a stricter
+// effect of a later version, so it means hold too.
 func (a *Alert) Asks(on Type) (v Verdict, binding bool) {
 	if a.Mode == "shadow" || a.Exception != "" {
 		return Allow, false
@@ -57,13 +57,14 @@ func (a *Alert) Asks(on Type) (v Verdict, binding bool) {
 // MaxReasonText is the maximum length of a reason's text and rule, in bytes.
 const MaxReasonText = 500
 
-// FindingKey identifies a finding: that a rule of a group says a text of a subject and asks for a verdict. text is the
-// message of the alert or the text of its reason. subject is as the arbiter stores it, for a belief BeliefSubject. A
-// finding that asks for another verdict, or on another subject, has another key.
+// FindingKey identifies a finding by its subject, by the group and rule that made it, by the verdict that it asks for,
+// and by its text. text is the message of the alert, or the text of the reason that the arbiter made from the alert.
+// subject is in the form in which the arbiter stores it; for a belief, BeliefSubject returns this form. If any of these
+// five differs, the key differs.
 func FindingKey(subject, group, rule string, v Verdict, text string) string {
 	return Digest([]byte(strings.Join([]string{subject, group, Clip(rule, MaxReasonText), v.String(),
 		Clip(text, MaxReasonText)}, "\x00")))
 }
 
-// BeliefSubject returns the subject of findings on a belief.
+// BeliefSubject returns the subject of findings on a belief, in the form that FindingKey takes.
 func BeliefSubject(id string) string { return "b:" + id }

@@ -71,8 +71,8 @@ func fill(r *rand.Rand, v reflect.Value, most int) {
 	}
 }
 
-// The encoder of observations writes what the codec writes, and leaves to it what it cannot encode.
-// A field that is added to a body, and not to the encoder, fails here.
+// The encoder of observations writes the same bytes as the codec, and leaves values that it cannot
+// encode to the codec. This test fails if a field is added to a body and not to the encoder.
 func TestObservationsAreEncodedAsByTheCodec(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	encoded, refused := 0, 0

@@ -33,8 +33,8 @@ const (
 
 // LedgerFormat is the format of the entries that this version writes, and the latest that it reads. Format 1 has one
 // entry per message. Format 2 adds frames. In format 3, entries are in the order of the intake only within each
-// project. Format 4 adds joint frames. Format 5 adds proposals that did not come through the intake. If an earlier
-// version would misread a change, the change gets a new format.
+// project. Format 4 adds joint frames. Format 5 adds proposals that did not come through the intake. A change gets a
+// new format if earlier versions would misread the changed entries.
 const LedgerFormat = 5
 
 // LaterError reports data that a later version of lazaret wrote.
@@ -101,8 +101,8 @@ const (
 	TypeLegalHold Type = "legalhold"
 	// TypeErased is a statement to forget the entries about one data subject. It lists the entries.
 	TypeErased Type = "erased"
-	// TypeExpired is a statement that the payloads of entries up to a sequence, and everything
-	// derived from them, are too old to be kept. It is written to every partition.
+	// TypeExpired is a statement that the payloads of entries up to a sequence, and beliefs from old
+	// observations, are too old to be kept. It is written to every partition.
 	TypeExpired Type = "expired"
 	// TypeDropped reports that a stage has removed everything that it derived from a forgotten project. Every
 	// stage writes it.
@@ -160,8 +160,8 @@ type Entry struct {
 	// Joint is set for the entries of a joint frame. A joint frame is on a subject of its own, not on that of the
 	// stage.
 	Joint bool `json:"-"`
-	// Decoded is the value that Body encodes, if this process made the entry, and else nil.
-	// Stages share the value, so it must not be modified.
+	// Decoded is the value that Body encodes. It is nil if another process made the entry. Stages
+	// share the value, so it must not be modified.
 	Decoded any `json:"-"`
 }
 

@@ -33,14 +33,14 @@ type Head struct {
 	ID string `json:"id"`
 	// Session groups the events of one run of the agent.
 	Session string `json:"session,omitzero"`
-	// User is the person of the project whom the event is about, if a host serves several.
-	// Memories about one user are not served to another. Like the session, the user is
-	// stated by the host and not verified.
+	// User is the person whom the agent serves, if the host serves several persons. Memories of one
+	// user are not served to another. The host states the user, like the session, and nobody
+	// verifies it.
 	User string `json:"user,omitzero"`
 	// DataSubject is a pseudonym of the person whom the event concerns. Under this pseudonym, the event can be forgotten
-	// within the project (docs/forgetting.md). If it is empty, User is the data subject. It must not be a name, an
-	// address or anything else that identifies the person, because it stays in statements and in the log after the event
-	// is forgotten.
+	// within the project (docs/forgetting.md). If it is empty, User is the data subject. The pseudonym must not be a name,
+	// an address or anything else that identifies the person, because it stays in statements and in the log after the
+	// event is forgotten.
 	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's own time. It is used only in projects whose name starts with
 	// SyntheticPrefix, where it must not run backwards. In all other projects the server's time
@@ -63,7 +63,8 @@ type RejectError struct {
 	// Session is the session that the event names, if it could be read.
 	Session string
 	ID      string
-	// Size and Digest are of the event's data, if the entry does not repeat them.
+	// Size and Digest are the size and digest of the event's data. They are set if the entry of the
+	// rejection does not have the data.
 	Size   int
 	Digest string
 }

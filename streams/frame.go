@@ -21,9 +21,11 @@ import (
 // Therefore the writer puts only entries with the same data subject and user into one frame.
 //
 // A joint frame holds entries of several stages that one process decided together: first a proposal of ingest, then
-// the answers to it. It is on a subject of its own, to which the credentials of single stages may not publish. Each
+// the answers to it. A joint frame is on a subject of its own, to which the credentials of single stages may not
+// publish. Each
 // line in a joint frame begins with the entry's stage. The time of all its entries is the time in the frame's header
-// (HeaderTime), because the stages need the time when they decide, before the stream stamps the message. An erasure
+// (HeaderTime), because the stages need a time when they decide, and the stream gives the message its time stamp only
+// later. An erasure
 // that lists one answer also lists the proposal and all other answers to it. So a joint frame, too, can be deleted as
 // a whole.
 
@@ -46,7 +48,7 @@ func (t Type) Framed() bool { return t == TypeObservation }
 func (e *Entry) Position() uint64 { return position.At(e.Seq, e.Index) }
 
 // Frame returns entries of one stage and partition as one message: a frame, or the entry's own
-// message if there is only one.
+// message if there is only one entry.
 func Frame(entries []*Entry) Message {
 	last := entries[len(entries)-1]
 	m := last.Message()
@@ -70,7 +72,7 @@ func Frame(entries []*Entry) Message {
 // frameLine returns an upper bound for the bytes that a frame adds to an entry's body.
 func frameLine(e *Entry) int { return len(e.Type) + 2*SaltSize + 2*20 + 5 }
 
-// JointFrame returns entries of several stages as one message. at is their time.
+// JointFrame returns entries of several stages as one message. at is the time of all these entries.
 func JointFrame(entries []*Entry, at time.Time) Message {
 	last := entries[len(entries)-1]
 	m := last.Message()
@@ -140,8 +142,8 @@ func (e *Entry) joint(at string, stamp time.Time) error {
 	return nil
 }
 
-// jointAhead is the maximum by which the time of a joint frame may be later than the time stamp of its message. It may
-// be later because a clock was set back.
+// jointAhead is the maximum by which the time of a joint frame may be later than the time stamp of its message. The
+// time can be later if the server's clock was set back.
 const jointAhead = time.Minute
 
 // checkJoint returns an error unless the first entry of a joint frame is a proposal of ingest and every other one

@@ -156,7 +156,7 @@ func TestABrokenJointFrameIsNoEntriesAtAll(t *testing.T) {
 			t.Errorf("%s: %d entries, %v", name, len(out), err)
 		}
 	}
-	// On a stage's own subject the same lines are no frame.
+	// On a stage's own subject, the same lines are not a valid frame.
 	m := JointFrame(jointOf(), time.Now())
 	if _, err := ParseEntries(LedgerSubject(3, StageIngest), m.Header, m.Body, 12, time.Now()); err == nil {
 		t.Error("a stage wrote the entries of others")

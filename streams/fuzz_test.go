@@ -81,8 +81,8 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// FuzzParseEventHeader: an id in a CloudEvents header and one in the body are equal, or the event
-// is an error.
+// FuzzParseEventHeader: if the CloudEvents header and the body both have an id, the two are equal, or
+// the event is refused.
 func FuzzParseEventHeader(f *testing.F) {
 	f.Add("obs", "web", "ce-1", []byte(`{"content":"x"}`))
 	f.Add("obs", "web", "ce-1", []byte(`{"id":"ce-1","content":"x"}`))
@@ -143,7 +143,8 @@ func FuzzOpenCommand(f *testing.F) {
 	})
 }
 
-// FuzzOpenCustody is FuzzOpenCommand for statements about a project's data.
+// FuzzOpenCustody: a statement about a project's data that is signed and opens is in canonical form,
+// and an unsigned one does not open.
 func FuzzOpenCustody(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "op")
 	pinned := note.VerifierList(v)

@@ -14,8 +14,8 @@ const KindCtl Kind = "ctl"
 type EventKind struct {
 	Kind     Kind
 	Type     Type     // of the kind's entries
-	Order    int      // its place in docs/protocol.md
-	Origin   bool     // its subject names an origin
+	Order    int      // place of the kind in docs/protocol.md
+	Origin   bool     // the subject of its events names an origin
 	Proposal bool     // its events wait for a verdict
 	Required []string // fields that are required
 	Title    string   // for docs/protocol.md

@@ -22,7 +22,7 @@ type Look struct {
 	Page    string              `json:"page"`            // kind of page or command
 	Path    string              `json:"path,omitzero"`   // path of the first page of that kind
 	Ceiling beliefs.Sensitivity `json:"ceiling"`         // highest sensitivity that the person sees
-	Window  int                 `json:"window,omitzero"` // seconds that one entry covers
+	Window  int                 `json:"window,omitzero"` // seconds for which one entry covers this kind of page
 }
 
 // Check returns an error if the look cannot be recorded.

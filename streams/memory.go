@@ -108,14 +108,16 @@ type MemoryEntry struct {
 	ValidTo     time.Time      `json:"valid_to,omitzero"`
 	Features    text.Features  `json:"features,omitzero"`
 	Belief      BeliefRef      `json:"belief"`
-	Repeats     uint64         `json:"repeats,omitzero"`
+	Repeats     uint64         `json:"repeats,omitzero"`    // how often identical content was written before
 	FirstSeen   time.Time      `json:"first_seen,omitzero"` // when identical content was first written, under any key
-	// KeyHolder is the origin of the value that this write would replace.
+	// KeyHolder is the origin of the memory under the same key, which this write would replace. It is empty if there is
+	// none.
 	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
 	Unseen    bool           `json:"unseen,omitzero"`
 	// UnseenBy is the first rejected observation because of which the session is held.
 	UnseenBy *Unseen `json:"unseen_by,omitzero"`
-	Restored bool    `json:"restored,omitzero"`
+	// Restored is set if the intake was restored from an older copy (see ActionEntry.Restored). The write is then held.
+	Restored bool `json:"restored,omitzero"`
 	// Parents are the texts that the memory derives from: first those that the write declares, then
 	// those that ingest found because they share text or carriers with it.
 	Parents []Parent         `json:"parents,omitzero"`

@@ -48,7 +48,7 @@ type BlockEntry struct {
 	Type     string        `json:"type,omitzero"`
 	Text     string        `json:"text"`
 	Features text.Features `json:"features,omitzero"`
-	// Views is Features.Views(Text), if this process made the entry, and else nil. It is read-only.
+	// Views is the result of Features.Views(Text). It is nil if another process made the entry. It is read-only.
 	Views []text.View `json:"-"`
 	// Derived holds a value that readers in this process derive from Text, so that they compute it once. It is nil if
 	// another process made the entry. Entries with the same text may share it.

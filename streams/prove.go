@@ -16,8 +16,8 @@ type ProveRequest struct {
 
 // ProveReply is the answer to a ProveRequest.
 type ProveReply struct {
-	// Proof is a C2SP tlog-proof: leaf, hashes, signed checkpoint. It proves nothing until it is
-	// checked with the log's public key.
+	// Proof is a C2SP tlog-proof: leaf, hashes, signed checkpoint. It proves nothing until the
+	// receiver checks it with the log's public key.
 	Proof string      `json:"proof,omitzero"`
 	Index int64       `json:"index"` // index of the leaf
 	Seq   uint64      `json:"ledger_seq,omitzero"`

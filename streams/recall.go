@@ -36,8 +36,8 @@ type Recall struct {
 	Filter  RecallFilter `json:"filter,omitzero"`
 	Purpose string       `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
 	Limit   int          `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
-	// Offset is the byte at which each returned content begins. Use it to read the rest of a
-	// content that an earlier recall returned in part.
+	// Offset is the number of bytes that are skipped at the beginning of each returned content. It
+	// is for reading the rest of a content that an earlier recall returned in part.
 	Offset int `json:"offset,omitzero"`
 	// Candidates are the contents to check. If there are any, nothing is searched.
 	Candidates []GateCandidate `json:"candidates,omitzero"`
@@ -94,8 +94,8 @@ type RecallItem struct {
 	Digest  string `json:"digest,omitzero"`
 	// Unknown is set for content that was never observed or remembered in this project.
 	Unknown bool `json:"unknown,omitzero"`
-	// Effects lists what was done to Content in an answer: mask, annotate, spotlight. Content in
-	// the ledger is unchanged.
+	// Effects lists the changes to Content in an answer: mask, annotate, spotlight. In the ledger,
+	// Content is unchanged and Effects is empty.
 	Effects []string `json:"effects,omitzero"`
 }
 
@@ -185,5 +185,6 @@ type RecallEntry struct {
 	More     bool    `json:"more,omitzero"`
 	Unseen   bool    `json:"unseen,omitzero"`
 	UnseenBy *Unseen `json:"unseen_by,omitzero"`
-	Restored bool    `json:"restored,omitzero"`
+	// Restored is set if the intake was restored from an older copy (see ActionEntry.Restored). The recall is then held.
+	Restored bool `json:"restored,omitzero"`
 }

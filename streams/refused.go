@@ -8,7 +8,9 @@ import (
 // Codes by which a NATS server reports that it has no room for a stream, regardless of the stream's
 // own limits.
 const (
-	apiAccountResources = 10002 // also while lazaret up lets its account store nothing: its disk is nearly full
+	// apiAccountResources is also reported while lazaret up forbids its account to store messages, because the disk is
+	// nearly full.
+	apiAccountResources = 10002
 	apiResources        = 10023
 	apiStorage          = 10047
 )

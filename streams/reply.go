@@ -9,11 +9,11 @@ type Reply struct {
 	Error *ReplyError `json:"error,omitzero"`
 	// Seq is the ledger sequence of the verdict's entry.
 	Seq uint64 `json:"ledger_seq,omitzero"`
-	// Until is how long the proposal waits for its sentinel groups. It is set if Error says that
-	// the verdict is pending (LZ206).
+	// Until is the time until which the proposal waits for its sentinel groups. It is set if Error
+	// says that the verdict is pending (LZ206).
 	Until time.Time `json:"until,omitzero"`
-	// IntakeSeq is the intake sequence of the proposal's message. If the proposal did not come through the intake, it
-	// is the sequence of the last message before the proposal. It is zero if there is no such message.
+	// IntakeSeq is the intake sequence of the proposal's message. If the proposal did not come through the intake,
+	// IntakeSeq is the sequence of the last intake message before the proposal, or zero if there is none.
 	IntakeSeq uint64        `json:"intake_seq,omitzero"`
 	Entry     *VerdictEntry `json:"entry,omitzero"`
 	// Recall holds the texts that a recall may use.

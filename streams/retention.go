@@ -11,9 +11,9 @@ import (
 // the removed entries again. When all stages have answered, the retention stage writes one trimmed entry into
 // partition 0. This entry gives the position up to which entries may be missing. Only then are the entries removed.
 //
-// The last entry of each subject stays, because the subject's writer fences the next publish with it. Therefore the
-// remaining entries do not show which others are missing; the entries of the retention stage in partition 0 do. Other
-// messages on the subject of the retention stage, and entries with impossible sequences, are ignored.
+// The last entry of each subject stays, because the subject's writer fences the next publish with it. So a gap before a
+// remaining entry does not show which entries were trimmed. The entries of the retention stage in partition 0 show it.
+// Other messages on the subject of the retention stage, and entries with impossible sequences, are ignored.
 
 // Retention is the body of trim and trimmed entries.
 type Retention struct {
@@ -52,8 +52,9 @@ func ReadRetention(e *Entry) (*Retention, error) {
 type SecuredEntry struct {
 	// ID is the id of the trim entry.
 	ID string `json:"id"`
-	// Folded is the ledger sequence up to which the state on disk includes the ledger. The trim entry is answered once
-	// Folded is at least UpTo. Ingest may first report less, and then writes a second entry.
+	// Folded is the ledger sequence up to which the state on disk includes the ledger. If it is at least
+	// Retention.UpTo, this entry answers the trim. If ingest first reports a lower sequence, it writes a second entry
+	// later.
 	Folded uint64 `json:"folded"`
 }
 

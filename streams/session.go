@@ -19,8 +19,8 @@ type Session struct {
 	Head
 	Phase string `json:"phase"` // "start" or "end"
 	// Prompt names the version of the system prompt that the session runs: NAME@VERSION, or
-	// NAME for the latest. PromptDigest is the Digest of its text. A prompt that is not
-	// registered may be named in any way.
+	// NAME for the latest version. PromptDigest is the Digest of the prompt's text. If the prompt
+	// is not registered, Prompt may be any text.
 	Prompt       string `json:"prompt,omitzero"`
 	PromptDigest string `json:"prompt_digest,omitzero"`
 }

@@ -12,7 +12,7 @@ const MaxSilence = 90 * 24 * time.Hour
 
 // Silence keeps a rule's alerts in a project out of lists and notifications until it expires. It changes no verdict:
 // alerts are still raised and holds still opened. It is not signed: By is as trusted as the credential of the program
-// that sent the silence.
+// that sent the silence to the intake.
 type Silence struct {
 	Rule    string    `json:"rule,omitzero"`
 	Agent   string    `json:"agent,omitzero"` // empty: all agents

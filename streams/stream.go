@@ -13,7 +13,8 @@ const (
 const (
 	// IntakePerSubject is the maximum number of waiting messages on one stored subject, that is, of one kind and origin
 	// of one agent. If an agent floods the intake, the server refuses this agent's messages first. A full subject delays
-	// the other agents of its project by at most this number divided by the messages that ingest decides per second.
+	// the other agents of its project. The delay in seconds is at most this number, divided by the number of messages
+	// that ingest decides in a second.
 	IntakePerSubject = 20_000
 	// IntakeBytes is the maximum size of the intake, in bytes.
 	IntakeBytes = 8 << 30

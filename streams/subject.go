@@ -24,7 +24,8 @@ const SystemProject = "_"
 // synthetic project and in no other.
 const ReplayAgent = "replayed"
 
-// IsSynthetic reports whether project uses virtual time.
+// IsSynthetic reports whether a project is synthetic, so that the time of its events is the one in
+// their bodies.
 func IsSynthetic(project string) bool { return strings.HasPrefix(project, SyntheticPrefix) }
 
 // Prefixes of subjects. All subjects of Lazaret on a NATS account begin with "lz.".
@@ -156,13 +157,14 @@ func LedgerFilter(partition int) string { return LedgerSubject(partition, "*") }
 // LedgerStageFilter returns the filter for the entries of one stage in every partition.
 func LedgerStageFilter(stage string) string { return LedgerPrefix + "*." + stage }
 
-// StageFilters returns the filters for the messages that have entries of one stage. Joint frames have
-// entries of others too.
+// StageFilters returns the filters for the messages that have entries of one stage. The joint frames
+// among these messages have entries of other stages too.
 func StageFilters(stage string) []string {
 	return []string{LedgerStageFilter(stage), LedgerStageFilter(StageJoint)}
 }
 
-// StageSubjects is like StageFilters, for one partition.
+// StageSubjects returns the subjects in one partition of the messages that have entries of one stage.
+// The joint frames among them have entries of other stages too.
 func StageSubjects(partition int, stage string) []string {
 	return []string{LedgerSubject(partition, stage), LedgerSubject(partition, StageJoint)}
 }
