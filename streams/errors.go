@@ -121,8 +121,8 @@ var Codes = []CodeDoc{
 	{CodeEntrySize, "entry too large",
 		"The event is within the size limit, but its ledger entry would exceed the largest message of the ledger. " +
 			"The entry also contains the data that ingest derives from the event.",
-		"Split the content into several events. If the entry was made without an event, report a bug and attach the " +
-			"entry."},
+		"Split the content into several events. If the pipeline made the entry without an event, report a bug and attach " +
+			"the entry."},
 	{CodeAgentFull, "agent has too much waiting",
 		"The agent's waiting messages fill its share of the intake. The share is an eighth of the intake's bytes, unless " +
 			"server init --intake-per-agent sets another one. The message was not kept; its rejection is in the ledger.",
@@ -165,7 +165,8 @@ var Codes = []CodeDoc{
 		"The policy has no entry for this tool, so the tool is not allowed.",
 		"Add the tool to the policy, or run it in learn mode first."},
 	{CodeFloor, "level requires a person",
-		"The policy gives the action level L4, which is held, or L5, which is denied.",
+		"The action has level L4, which is held, or L5, which is denied, or a policy entry has `require`. The text says " +
+			"where the level comes from: a policy entry, the tool's annotations, or the agent's own declaration.",
 		"Wait for an approval, or use another tool."},
 	{CodeRule, "a sentinel rule fired",
 		"A rule asks for hold or deny. The reason names the rule.",
@@ -173,7 +174,7 @@ var Codes = []CodeDoc{
 	{CodeSilent, "a sentinel group was silent",
 		"A required sentinel group had not answered by its deadline, or its answer names another rule set than the " +
 			"required one. The reason names the group.",
-		"Wait for an approval. Operators: lazaret doctor."},
+		"Wait for an approval. Operators: lazaret doctor says whether the group runs and how far it is behind."},
 	{CodeUnseen, "session has unseen input",
 		"An observation of this session was rejected, so the sentinels have not judged what the agent saw. Or the " +
 			"session " +
@@ -253,7 +254,7 @@ var Codes = []CodeDoc{
 	{CodeMismatch, "outcome without its action",
 		"An executor (the program that carries out actions) reported an outcome for an action that was never released, " +
 			"or with another digest than that of the released action.",
-		"Find out what the executor carried out, and stop it."},
+		"Find out what the executor carried out, and stop the executor."},
 	{CodeFallen, "a cited belief became unreliable",
 		"An earlier decision or action cites a belief that has since been contradicted, superseded or quarantined.",
 		"Review the decision or action. The pipeline does not undo it."},
@@ -273,13 +274,14 @@ var Codes = []CodeDoc{
 	{CodeTombstone, "value was refused before",
 		"The write repeats, in the same or other words, content that was refused or quarantined. The text names the " +
 			"earlier write.",
-		"Do not write it again in other words. A person who wants it can sign for it."},
+		"Do not write it again in other words. If the write is held, a person who wants the memory can approve the " +
+			"hold. Writes of the user and the operator are not compared."},
 	{CodeProcedure, "procedure without a signature",
 		"A skill is served and followed only after a person has signed exactly its bytes.",
 		"Have a person approve the hold, or confirm the belief."},
 	{CodeSignature, "signature refused",
-		"The command is unsigned, altered, or signed by a key that is not pinned for it.",
-		"Sign with a pinned key that has the role."},
+		"The command is unsigned, altered, or signed by a key that is not pinned with the role for this command.",
+		"Sign with a pinned key that has this role."},
 	{CodeCommand, "unknown command",
 		"The signed statement is not a command that this version supports.",
 		"Check the version of the tool that signed it."},
@@ -296,7 +298,7 @@ var Codes = []CodeDoc{
 			"with 2, nothing has changed. If it exits with 3, it names the partitions in which the policy is in force and " +
 			"those that keep the earlier one: activate one of the two policies again."},
 	{CodeLegalHold, "under legal hold",
-		"The project or one of its data subjects is under a legal hold, so the data cannot be forgotten.",
+		"The project, or a person whom the data is about, is under a legal hold, so the data cannot be forgotten.",
 		"Release the hold first: lazaret audit legal-hold release."},
 	{CodeConfirmation, "confirmation refused",
 		"A signed attestation on a belief failed a check. The text and an alert name the check. The belief is " +
@@ -335,8 +337,9 @@ var Codes = []CodeDoc{
 		"The token's credential may not do this on the NATS server: it is for another origin, kind or feed.",
 		"Use a token of a credential that has the permission, or have the operator make one."},
 	{CodeNotHere, "no such resource",
-		"The HTTP path is unknown, or the gateway does not know the hold. The gateway knows only the holds of " +
-			"proposals that it forwarded since its start, and a limited number of them.",
+		"The HTTP path is unknown, or the gateway cannot find the hold. It remembers a limited number of holds of proposals " +
+			"that it forwarded since its start. It asks the arbiter about other holds, if its data folder has the credential " +
+			"viewer. The arbiter does not return a hold that ended long ago, or that another agent has.",
 		"Send the proposal again with the same id: the answer names the same hold."},
 	{CodeRequest, "HTTP request refused",
 		"The path does not accept the method, the content type, a query parameter or a header.",
