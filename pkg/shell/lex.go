@@ -55,13 +55,17 @@ const (
 	maxOpen = 4096
 )
 
+// longComment is a comment that ends with a backslash. The parser goes on with it in the next line.
+var longComment = regexp.MustCompile(`#.*\\\n`)
+
 var parsers = sync.Pool{New: func() any { return syntax.NewParser() }}
 
 // lex splits a command line into its programs. plain is set if these run one after the other or in a pipeline, and not
 // in control structures or in the background. ok is false for syntax that is not known.
 func lex(line string) (all []simple, plain, ok bool) {
-	// Bash does not end a line at a carriage return, as the parser does.
-	if len(line) > maxRead || strings.ContainsAny(line, "\x00\r") {
+	// Bash and the parser differ on these.
+	if len(line) > maxRead || strings.ContainsAny(line, "\x00\r") || strings.HasSuffix(line, `\`) ||
+		longComment.MatchString(line) {
 		return nil, false, false
 	}
 	open := 0
@@ -232,6 +236,7 @@ func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 		if literal(x.to) && (x.to.text == "-" || strings.Trim(x.to.text, "0123456789") == "") {
 			return
 		}
+		r.ok = r.ok && !strings.ContainsAny(r.raw(d.Word), `\'"`) // bash removes quotes twice
 	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
 	default:
 		r.ok = false
@@ -293,6 +298,10 @@ func (r *reader) parts(t *token, parts []syntax.WordPart, escaped string) {
 
 // literal adds a text to a word.
 func (t *token) literal(s, escaped string) {
+	if !strings.Contains(s, `\`) && (escaped != "" || strings.Trim(s, nameLetters+"-./") == "") {
+		t.text += s
+		return
+	}
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		c := s[i]

@@ -71,10 +71,12 @@ var nastyLines = map[string]string{
 	// White space, comments and characters
 	"cp evil \\\n  CLAUDE.md": "CLAUDE.md: evil", "cp evil \"CLAU\\\nDE.md\"": "CLAUDE.md: evil",
 	"cp evil 'CLAU\\\nDE.md'": "", "cp evil $(echo CLAU\\\nDE.md)": "CLAUDE.md: evil?",
+	"ls # x \\\ncp evil CLAUDE.md": "CLAUDE.md: ?", "cat evil >& 'CLAUDE.md'": "CLAUDE.md: ?",
 	"ls #\ncp evil CLAUDE.md": "CLAUDE.md: evil", "ls x#; cp evil CLAUDE.md": "CLAUDE.md: evil",
 	"ls # > CLAUDE.md": "", "ls\r\ncp evil CLAUDE.md\r\n": "CLAUDE.md: ?", "cp evil CLAUDE.md\r": "CLAUDE.md: ?",
 	"cp evil\u00a0CLAUDE.md": "", "cp evil\u00a0x CLAUDE.md": "CLAUDE.md: evil\u00a0x", "cp evil\u3000CLAUDE.md": "",
 	"cp evil CLAUDE\x00.md": "CLAUDE.md: ?", "cp evil CLAUDE.md; )": "CLAUDE.md: ?",
+	`cp evil 'CLAUDE.md'\`: "CLAUDE.md: ?",
 }
 
 // bashLines are lines whose quotes, comments, here-documents and the like bash reads as lex does.
@@ -87,6 +89,7 @@ var bashLines = []string{
 	"a $((1+2)) $[1] x", "a $((b x) ; a y)", "a x\u00a0y é", "a ~ ~x x~ x=~", "a \"$\" $ $\"x\" \"$'x'\"", "a \\", "a '\n' \"\n\"",
 	"a x;b y&a z|b;;", "a $(a <<E\n)\nE\n) x", "[[ x < y && ( a == b ) ]] && a x", "a !x x! \\!x", "a ${x:-y z} \"${x:-'y'}\" z",
 	"a ''x \"\"", "a \"${x#\"y\"}\" z", "((1<2)) && a x", "a x <<< 'y z' b", "a>x b", "a 1>x b", "x>y a b", "a x=(y)", "time a x",
+	"a # x \\\nb", `a x >&\\\b`, "a ''\\",
 }
 
 // FuzzLexAgainstBash runs lines of a few signs in bash. Each program that bash starts, and each file that it makes, is
