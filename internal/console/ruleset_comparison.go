@@ -103,14 +103,14 @@ func (c *Console) compareRules(ctx context.Context, t *task, set, other *rules.S
 			return errFull
 		}
 		if h.Entries%100 == 0 {
-			t.say(many(h.Entries, "event") + " of at most " + grouped(maxJudged) + " are read.")
+			t.say(many(h.Entries, "event") + " of at most " + grouped(maxJudged) + " have been read.")
 		}
 		return h.Add(e)
 	})
 	if err != nil && !errors.Is(err, errFull) {
 		return nil, err
 	}
-	t.say(many(h.Entries, "event") + " are judged by both rule sets.")
+	t.say("Both rule sets judge " + many(h.Entries, "event") + ".")
 	j.Report, err = backtest.Run(ctx, set, other, h, backtest.Options{Full: true, Samples: maxJudged, Workers: 1})
 	if err != nil {
 		return nil, err

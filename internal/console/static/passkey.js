@@ -106,7 +106,7 @@
     const say = (text, tone) => { status.textContent = text; status.className = "note " + (tone || ""); };
     check().then((digest) => {
       if (digest !== form.dataset.digest) throw new Error(differs);
-      status.textContent = "This page computed the digest of what it shows; it is the one that is signed.";
+      status.textContent = "This page computed the digest of what it shows. Your signature covers this digest.";
       enable(form, true);
     }).catch((e) => say(e.message, "bad"));
     form.addEventListener("submit", async (e) => {
@@ -150,7 +150,7 @@
       if (await shown(item) !== item.dataset.digest) throw new Error(item.dataset.hold + ": " + differs);
     })).then(() => {
       const n = left().length;
-      status.textContent = n ? "This page computed the digests of what it shows; they are the ones that are signed." : "None of these holds can be signed here.";
+      status.textContent = n ? "This page computed the digests of what it shows. Your signatures cover these digests." : "None of these holds can be signed here.";
       enable(all, n > 0);
     }).catch((e) => say(e.message, "bad"));
     all.addEventListener("submit", async (e) => {
