@@ -407,7 +407,7 @@ func TestCloudEventsAreObserved(t *testing.T) {
 	code, body = p.send(t, secret, "POST", "/v1/observe", "["+fmt.Sprintf(ce, "e1", long)+","+fmt.Sprintf(ce, "e2",
 		`"data":"two"`)+"]", "Content-Type", typeBatch)
 	if code != 400 || strings.Count(body, `"ledger_seq"`) != 3 || !strings.Contains(body, `"unseen":true`) ||
-		!strings.Contains(body, `"id":"e2"`) || !strings.Contains(body, `"detail":"event 0 of the batch (from 0): `) {
+		!strings.Contains(body, `"id":"e2"`) || !strings.Contains(body, `"detail":"event 0 of the batch (counted from 0): `) {
 		t.Errorf("the batch: %d %s", code, body)
 	}
 	p.entry(t, project, streams.TypeObservation, "e2") // it was recorded, after the rejected one

@@ -191,7 +191,8 @@ func (c *call) holdState(ctx context.Context, id string) (*client.Reply, error) 
 	}
 	s, err := c.g.door(string(natsserver.RoleViewer)).open()
 	if err != nil {
-		c.g.cfg.Log.Debug("holds that are older than the gateway cannot be found", "err", err)
+		c.g.cfg.Log.Debug("holds from before the gateway's start cannot be looked up, because they are read with the "+
+			"credential viewer", "err", err)
 		return nil, status(http.StatusNotFound, problem(streams.CodeNotHere, "the gateway does not remember "+
 			"the hold, and has no credential %s to look it up", natsserver.RoleViewer))
 	}

@@ -109,7 +109,7 @@ func (c *call) batch() (any, error) {
 		o, err := e.observation()
 		if err != nil {
 			p := problemOf(err)
-			p.Detail = streams.Clip(fmt.Sprintf("event %d of the batch (from 0), %s, so no event was sent: %s", i,
+			p.Detail = streams.Clip(fmt.Sprintf("event %d of the batch (counted from 0), %s, so no event was sent: %s", i,
 				quoted(e.ID), p.Detail), maxDetail)
 			return nil, p // no event has been sent
 		}
@@ -125,7 +125,7 @@ func (c *call) batch() (any, error) {
 			continue
 		}
 		p := problemOf(err)
-		p.Detail = streams.Clip(fmt.Sprintf("event %d of the batch (from 0): %s", i, p.Detail), maxDetail)
+		p.Detail = streams.Clip(fmt.Sprintf("event %d of the batch (counted from 0): %s", i, p.Detail), maxDetail)
 		if failed == nil {
 			failed = p
 		}
