@@ -28,9 +28,9 @@ func (h *handler) record(ctx context.Context, subject string, body []byte) error
 	rep, err := h.c.SubmitRaw(ctx, origin, body)
 	if rep != nil && rep.Unseen {
 		h.rejected = errors.Join(h.rejected,
-			fmt.Errorf("observation %s was rejected, so nobody has judged what the agent saw: %w; "+
-				"the session is held (%s) until it is published again in valid form under this id, or a session starts (/clear, "+
-				"or lazaret session start)",
+			fmt.Errorf("observation %s was rejected, so nobody has judged what the agent saw: %w; all calls of the session "+
+				"are held (%s) until the observation is published again in valid form with this id, or a session starts "+
+				"(/clear, or lazaret session start)",
 				rep.ID, err, streams.CodeUnseen))
 		return nil
 	}

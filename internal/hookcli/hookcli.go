@@ -129,7 +129,8 @@ which blocks it; with --fail-open it is 1. docs/hooks.md`,
 	f.StringVar(&c.agent, "agent", natsfiles.DefaultAgent, "`AGENT` to act as")
 	f.StringVar(&c.onHold, "hold", "deny", "`ANSWER` to a held call: deny, or ask the user at the keyboard")
 	if h.Asks {
-		f.BoolVar(&c.cfg.Allow, "allow", false, "answer allow, which skips the host's own permission prompt")
+		f.BoolVar(&c.cfg.Allow, "allow", false, "answer allow to an allowed call, which skips the host's own permission "+
+			"prompt")
 	}
 	if h.Replaces {
 		f.BoolVar(&c.cfg.Spotlight, "spotlight", false,
@@ -275,7 +276,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 		}
 		if c.cfg.State, err = shared(c.cfg.State); err != nil {
 			return fmt.Errorf("%w\nnothing was installed: with --http, the command and the gateway must use the same folder "+
-				"for state, or calls after a refused text would not be stopped. Give the gateway's folder (DATA/hooks/%s/%s) as "+
+				"for state, or calls after a refused text would not be stopped. Give the gateway's folder "+
+				"(DATA/hooks/%s/%s) as "+
 				"--state, and run the command and the gateway as one user, or leave out --http", err, c.project, c.agent)
 		}
 		if err := cmd.Flags().Set("state", c.cfg.State); err != nil {
@@ -330,7 +332,8 @@ func (c *command) handler(line string) hook.Handler {
 func Installed(h *hook.Host, text, data string) (hook.Handler, error) {
 	words, ok := shell.Words(text)
 	if !ok || line(words) != text {
-		return hook.Handler{}, fmt.Errorf("--install does not write the command %q", streams.Clip(text, 200))
+		return hook.Handler{}, fmt.Errorf("the command %q is not in the form that --install "+
+			"writes", streams.Clip(text, 200))
 	}
 	var conn natsconn.Flags
 	c := &command{conn: &conn, host: h}
@@ -342,14 +345,15 @@ func Installed(h *hook.Host, text, data string) (hook.Handler, error) {
 		args = args[1:]
 	}
 	if len(args) == 0 || args[0] != h.Name {
-		return hook.Handler{}, fmt.Errorf("the command %q does not name %s", streams.Clip(text, 200), h.Name)
+		return hook.Handler{}, fmt.Errorf("the command %q does not name the host %s", streams.Clip(text, 200), h.Name)
 	}
 	if err := cmd.ParseFlags(args[1:]); err != nil {
 		return hook.Handler{}, fmt.Errorf("the command %q: %w", streams.Clip(text, 200), err)
 	}
 	switch {
 	case cmd.Flags().NArg() > 0:
-		return hook.Handler{}, fmt.Errorf("the command %q has the argument %q", streams.Clip(text, 200), cmd.Flags().Arg(0))
+		return hook.Handler{}, fmt.Errorf("the command %q has the argument %q, which --install does not "+
+			"write", streams.Clip(text, 200), cmd.Flags().Arg(0))
 	case c.open:
 		return hook.Handler{}, errors.New("--fail-open lets calls pass that get no verdict")
 	case data != "" && conn.Data != data:

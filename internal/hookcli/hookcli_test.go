@@ -33,8 +33,9 @@ func TestInstalledLinesAreRecognized(t *testing.T) {
 		}
 	}
 	for text, why := range map[string]string{
-		"true # " + plain: "does not write", plain + " >/dev/null": "does not write", plain + " || true": "does not write",
-		plain + " &": "does not write", plain + " $X": "does not write", plain + " --fail-open=true": "--fail-open",
+		"true # " + plain: "not in the form", plain + " >/dev/null": "not in the form",
+		plain + " || true": "not in the form",
+		plain + " &":       "not in the form", plain + " $X": "not in the form", plain + " --fail-open=true": "--fail-open",
 		plain + " x": "argument", plain + " --no-such": "no-such", strings.Replace(plain, "/d", "/e", 1): "pipeline of /d",
 		strings.Replace(plain, "claude", "codex", 1): "does not name", "/no/lazaret-hook claude --data /d": "cannot start",
 	} {
