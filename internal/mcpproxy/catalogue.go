@@ -261,8 +261,8 @@ func (r *listRecord) rejected() *client.Rejected {
 	}
 }
 
-// withheld records, under the id of a rejected list, that no model saw the list. A rejected list may have been
-// seen, so ingest marks its session, and proposals in the session are held. The record removes the mark.
+// withheld records, under the id of a rejected list, that no model saw the list. Without this record, ingest must
+// assume that a model saw it, and proposals in the session are held.
 func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	if r.said || !why.Unseen {
 		return
@@ -272,7 +272,8 @@ func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	o := &streams.Observation{Head: streams.Head{ID: r.id, Session: r.session},
 		Blocks: []streams.Block{{Text: "Withheld: the server's list of tools was rejected: " + why.Reason}}}
 	if _, err := p.host.Submit(ctx, p.cfg.Origin, o); err != nil {
-		p.cfg.Log.Warn("the withholding of the list of tools was not recorded, so the session is held", "err", err)
+		p.cfg.Log.Warn("a record that no model saw the rejected list of tools could not be stored, so all calls of the "+
+			"session are held", "err", err)
 		return
 	}
 	r.said = true
@@ -367,7 +368,7 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 	}
 	switch {
 	case t.Name == "" || len(t.Name) > streams.MaxNameLen:
-		return streams.Tool{}, fmt.Errorf("the server offers a tool whose name has %d bytes: 1 to %d are possible",
+		return streams.Tool{}, fmt.Errorf("the server offers a tool whose name has %d bytes: 1 to %d are allowed",
 			len(t.Name),
 			streams.MaxNameLen)
 	case t.Name == streams.ApproveTools, t.Name == streams.RegisterPrompt:

@@ -275,7 +275,8 @@ func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 	instead := &streams.Observation{Head: o.Head, Call: o.Call,
 		Blocks: []streams.Block{{Text: "Withheld: " + err.Error()}}}
 	if _, e := p.host.Submit(ctx, p.cfg.Origin, instead); e != nil {
-		return fmt.Errorf("%w; the withholding could not be recorded either, so the session is held (%s): %w", err,
+		return fmt.Errorf("%w; a record that no model saw the content could not be stored either, so all calls of the "+
+			"session are held (%s): %w", err,
 			streams.CodeUnseen, e)
 	}
 	return err

@@ -225,7 +225,8 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	}
 	p.mu.Unlock()
 	if twice {
-		return p.up.Write(ctx, fault(r.ID, jsonrpc.CodeInvalidRequest, "this id is in use"))
+		return p.up.Write(ctx, fault(r.ID, jsonrpc.CodeInvalidRequest, "an earlier request with this id is still open: "+
+			"use another id"))
 	}
 	if serve == nil {
 		return p.down.Write(ctx, m)
