@@ -120,7 +120,7 @@ func (c *copier) check() error {
 		}
 		if _, err := os.Stat(filepath.Join(c.to, name)); err != nil {
 			return fmt.Errorf("%s was not copied, and the backup is useless without it. It must be a file or folder, or a "+
-				"link to one, and without keys it must contain no private key: %w", filepath.Join(c.data, name), err)
+				"link to one, and with --without-keys it must contain no private key: %w", filepath.Join(c.data, name), err)
 		}
 	}
 	return nil
@@ -201,8 +201,8 @@ func (c *copier) tree(name string) error {
 		case e.IsDir():
 			return os.MkdirAll(filepath.Join(c.to, rel), 0o700)
 		case !e.Type().IsRegular() && strings.HasPrefix(rel+sep, streamsDir+sep):
-			return fmt.Errorf("%s is a link or a special file, so the copy would lack streams: put the files of the streams "+
-				"there, or make %s a link", path, filepath.Join(c.data, "jetstream"))
+			return fmt.Errorf("%s is a link or a special file, so the copy would lack streams: replace it by the files "+
+				"themselves, or make the whole folder %s a link", path, filepath.Join(c.data, "jetstream"))
 		case !e.Type().IsRegular():
 			c.leave(rel, false)
 			return nil

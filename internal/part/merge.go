@@ -53,8 +53,8 @@ func (m *merger) put(secrets []string, content map[string][]byte, merging bool) 
 
 // merge returns the trust file for an auditor's part: text, which is that of the data folder, with the handovers that
 // only the part has. Handovers are recorded by the pins of the keys whose private keys the part has, and by replaced_at
-// of their predecessors. If that leaves a log without a key in use, its other pins are kept too. All other
-// pins are those of the data folder.
+// of their predecessors. If a log would then have no key in use, its other pins are kept too. All other pins are those
+// of the data folder.
 func (m *merger) merge(text []byte) ([]byte, error) {
 	ours := datafolder.TrustFile(m.dir)
 	had, err := keys.LoadTrust(ours)
@@ -62,7 +62,8 @@ func (m *merger) merge(text []byte) ([]byte, error) {
 		return text, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is not overwritten, because it may have handovers of the log's key: correct it, or move "+
+		return nil, fmt.Errorf("%s is not overwritten, because it may have handovers of the log's key: correct it, or "+
+			"move "+
 			"it away: %w", ours, err)
 	}
 	handed, elsewhere, err := m.keepOwn(had)
@@ -103,7 +104,8 @@ func (m *merger) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []k
 		given, ok := m.trust.Find(v.Name(), v.KeyHash())
 		switch {
 		case ok && !given.Has(keys.RoleAuditor):
-			return nil, nil, fmt.Errorf("%s pins %s as an auditor's key, but %s pins it without the role auditor: correct the "+
+			return nil, nil, fmt.Errorf("%s pins %s as an auditor's key, but %s pins it without the role auditor: correct "+
+				"the "+
 				"file that is wrong, or use --trust-of-data, which takes the pins of %[3]s", ours, pin.Key, theirs)
 		case ok && (pin.ReplacedAt == nil || given.ReplacedAt != nil && *given.ReplacedAt <= *pin.ReplacedAt):
 		case ok && !private[pin.Key] && v.Name() != name:
@@ -191,9 +193,9 @@ func (m *merger) privateKeys() (map[string]bool, error) {
 	return out, err
 }
 
-// putKey writes a key that the data folder has to a file of the part. A file with another key stays, unless the trust
-// file says that it was replaced and the new one was not. Then it is kept beside the new one. An empty file is
-// replaced.
+// putKey writes a key that the data folder has to a file of the part. If the file has another key, it stays, unless the
+// trust file says that its key was replaced and that the data folder's key was not. In that case putKey writes the data
+// folder's key and keeps the old file beside it. An empty file is replaced.
 func (m *merger) putKey(path string, key []byte) error {
 	const mode = 0o600
 	err := files.Create(path, key, mode)

@@ -528,7 +528,8 @@ func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Rec
 		select {
 		case <-wait.Done():
 			r.Places = append(r.Places, Place{Where: streams.IntakeStream, What: "events",
-				Left: fmt.Sprintf("ingest has not purged it up to %d; it begins at %d", src, s.FirstSeq)})
+				Left: fmt.Sprintf("ingest has not purged the intake up to message %d: its first message is still %d", src,
+					s.FirstSeq)})
 			return ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 		}

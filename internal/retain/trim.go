@@ -239,7 +239,7 @@ func (c *Config) announce(ctx context.Context, js jetstream.JetStream, partition
 		}
 		switch {
 		case err != nil:
-			c.tell("ignored the last announcement of a trim, which cannot be read: %v", err)
+			c.tell("the last announcement of a trim cannot be read and was ignored: %v", err)
 		case typ == streams.TypeTrim && partition == 0 && b.Trimmed != r.Trimmed || typ == streams.TypeTrimmed &&
 			b.ID != r.ID:
 			return 0, errors.New("another process is trimming the ledger: try again when it has finished")
