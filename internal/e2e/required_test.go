@@ -38,7 +38,7 @@ func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, code := command(t, p.data, "policy", "activate", file, "--timeout", "3s")
-	if code != 2 || !strings.Contains(out, "LZ405") || !strings.Contains(out, "judge has come to ledger entry 0") {
+	if code != 2 || !strings.Contains(out, "LZ405") || !strings.Contains(out, "judge has read up to ledger entry 0") {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	if v := p.decide(read("s")); v.Verdict != streams.Allow || len(v.Degraded) > 0 {
@@ -82,7 +82,7 @@ func refusedInPart(t *testing.T, p *pipeline, bundle []byte) {
 	demo := strconv.Itoa(streams.PartitionOf("demo"))
 	var exit *cli.Exit
 	if !errors.As(err, &exit) || exit.Code != cli.ExitIncomplete ||
-		!strings.Contains(exit.Text, "and partitions "+demo+" keep what they had: LZ405") ||
+		!strings.Contains(exit.Text, "and partitions "+demo+" refused it and keep what they had: LZ405") ||
 		!strings.Contains(exit.Text, streams.Digest(bundle)) || !strings.Contains(exit.Text, "lazaret policy activate FILE") {
 		t.Errorf("a policy that is in force in 15 partitions: %v", err)
 	}

@@ -30,7 +30,8 @@ type analyzed struct {
 }
 
 const (
-	// analyzedBytes is the estimated size in bytes at which now becomes old. So the cache takes at most twice as much.
+	// analyzedBytes is the estimated size in bytes at which the map `now` becomes `old`. The cache has both maps, so it
+	// takes at most twice as much.
 	analyzedBytes = 4 << 20
 	// analyzedMost is the size in bytes of the largest content that is cached.
 	analyzedMost = 32 << 10

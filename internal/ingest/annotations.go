@@ -11,7 +11,7 @@ func init() {
 	writesIn(streams.TypeTools, (*Fold).applyTools)
 }
 
-// catalogue admits a tool server's catalogue. Its entry repeats the event without changes.
+// catalogue admits the catalogue of a tool server. The entry repeats the event without changes.
 func (f *Fold) catalogue(_ *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Tools) (*stage.Admission, error) {
 	return admission(streams.TypeTools, m.Address.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server,

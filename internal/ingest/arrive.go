@@ -9,10 +9,10 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// A quarantine that names an agent, a session, a source or a tool also applies to beliefs that come in later, until
-// its incident is closed, because an attacker may go on while people look at the incident. The signed order that
-// quarantined the earlier beliefs is the authority for this too. The new belief is withheld as soon as its entry
-// introduces it, and an entry with the revision follows.
+// A quarantine that names an agent, a session, a source or a tool also applies to beliefs that come in later, until its
+// incident is closed, because an attacker may go on while people look at the incident. The signed order that
+// quarantined the earlier beliefs also authorizes the quarantine of the later ones. The new belief is withheld as soon
+// as its entry introduces it, and an entry with the revision follows.
 
 // maxStanding is the maximum number of quarantines of a project that apply to later beliefs. There is a limit because
 // each new belief is compared with all of them.
@@ -76,7 +76,8 @@ func removeStanding(st *stage.State, project, incident string) error {
 	return st.Put(standingKey(project), all)
 }
 
-// recordMatches reports whether a belief matches a scope by its record: by the first reading of its content.
+// recordMatches reports whether a belief matches a scope. It compares only the belief's record, which has the agent,
+// session, source and tool of the first reading of the content.
 func recordMatches(s *beliefs.IncidentScope, r *record) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	if !is(s.Agent, r.Agent) || !is(s.Session, r.Session) || !is(s.Source, r.Ref.Source) || !is(s.Tool, r.Tool) {
@@ -117,7 +118,7 @@ func (f *Fold) applyStanding(st *stage.State, project string, r *record, at time
 			return err
 		}
 		rv := beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: o.Signer, Other: from, At: at,
-			Why: fmt.Sprintf("it came in while incident %s is not closed", o.Incident)}
+			Why: fmt.Sprintf("it came in while incident %s was open", o.Incident)}
 		if err := f.revise(st, project, &rv); err != nil {
 			return err
 		}

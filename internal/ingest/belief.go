@@ -30,7 +30,7 @@ type record struct {
 	From    time.Time        `json:"valid_from,omitzero"`
 	To      time.Time        `json:"valid_to,omitzero"`
 	Intake  uint64           `json:"intake"`
-	Count   uint64           `json:"count"` // number of readings, without those that the field again counts
+	Count   uint64           `json:"count"` // number of readings, without those that the field `again` counts
 	Memory  bool             `json:"memory,omitzero"`
 	// These fields of a memory are needed to judge it again.
 	Writer    beliefs.Origin `json:"writer,omitzero"`
@@ -61,7 +61,9 @@ type record struct {
 	// Cleared are the findings of rules that a person saw when they approved the hold of the memory or confirmed the
 	// belief, see streams.FindingKey. When a rule says the same again, it does not restrict the belief again.
 	Cleared []string `json:"cleared,omitzero"`
-	// Flag is the reason why a person should review the belief, or "".
+	// Flag is the reason why a person should review the belief, or "". Attestations name a digest that covers this text
+	// (see revision). So a text that a fold computes must not change: a fold of an old ledger must give the same
+	// digest.
 	Flag string `json:"flag,omitzero"`
 	// Doc is the belief's document number in its word index, plus one. It is 0 if earlier versions wrote the record.
 	Doc uint32 `json:"doc,omitzero"`
@@ -241,14 +243,16 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return f.verdictOnSigned(st, e.Project, r, v)
 	}
 	next := r.Adopted.Admit(v.Verdict.String())
-	// A person's resolution of the hold also settles the findings that caused it, but not later ones.
+	// A person's resolution of the hold also settles the findings that caused the hold, but not findings after the
+	// hold.
 	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
 	switch was := r.Ref.Axes; {
 	case resolved || was == (beliefs.Axes{}):
 	case v.Resolved == nil && was == (beliefs.Axes{Security: beliefs.Suspicious, Freshness: was.Freshness}):
-		// A finding on the candidate came before its first verdict. The candidate was hidden anyway.
+		// A finding on the candidate came before the first verdict. A candidate is hidden anyway, so the finding
+		// restricts the belief only now.
 		next = beliefs.Restrict(next, r.Ref.Quality, streams.EffectRestrict)
-	default: // later findings and decisions still apply
+	default: // findings and decisions after the hold still apply
 		next = stricter(next, was)
 	}
 	next.Freshness = r.Ref.Axes.Freshness
@@ -338,7 +342,8 @@ func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time)
 				r.Ref.Axes.Truth == beliefs.Supported {
 				if _, moves, err := old.standing().Supersede(r.Ref.ID, beliefs.ByUser); err == nil {
 					rv := beliefs.Revision{Belief: old.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: old.Ref.Source,
-						Why: "said anew under key " + streams.Clip(r.Ref.Key, 80), Other: r.Ref.ID, At: at}
+						Why:   "the same person or source stated another value under key " + streams.Clip(r.Ref.Key, 80),
+						Other: r.Ref.ID, At: at}
 					if err := f.revise(st, project, &rv); err != nil {
 						return err
 					}

@@ -21,8 +21,8 @@ import (
 
 // Limits of the catalogues that are stored for an agent.
 const (
-	// maxOffers is the maximum number of catalogues that are not accepted. Beyond it, the oldest that does not count as
-	// foreign is retired, or else the oldest.
+	// maxOffers is the maximum number of catalogues that are not accepted. Beyond it, the oldest catalogue that does
+	// not count as foreign is retired or, if all count as foreign, the oldest of all.
 	maxOffers    = 64
 	maxProposals = 64 // proposals to accept a catalogue that wait for a verdict; the oldest is dropped
 )
@@ -133,8 +133,8 @@ func dropOffer(st *stage.State, project string, o *offer) error {
 	return st.Delete(o.key(project))
 }
 
-// retireOffer removes a catalogue that another one replaces. The agent may have been shown it, so it counts for the
-// sessions that are open, and its carriers stay external.
+// retireOffer removes a catalogue that another one replaces. The agent may have been shown it. So it counts as foreign
+// text in the sessions that are open, and its carriers stay external.
 func (f *Fold) retireOffer(st *stage.State, project string, o *offer) error {
 	if err := dropOffer(st, project, o); err != nil {
 		return err

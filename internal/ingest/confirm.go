@@ -114,7 +114,7 @@ func (f *Fold) judgeAttestation(st *stage.State, c *streams.Control, e *streams.
 		switch {
 		case next == nil || next.Ref.ID == r.Ref.ID:
 			return &approval.Error{Check: approval.CheckMove, Text: "the successor " + s.Successor +
-				" is no other belief of the project"}
+				" is not another belief of the project"}
 		case next.Ref.Axes.Security != beliefs.Clean || next.Ref.Axes.Truth != beliefs.Supported:
 			return &approval.Error{Check: approval.CheckMove,
 				Text: fmt.Sprintf("the successor %s is %s and %s: confirm it first", s.Successor, next.Ref.Axes.Truth,
@@ -153,7 +153,8 @@ func (f *Fold) judgeAttestation(st *stage.State, c *streams.Control, e *streams.
 	e.Revisions = append(e.Revisions, rv)
 	if next.Axes.Truth == beliefs.Contradicted && r.Ref.Axes.Truth != beliefs.Contradicted ||
 		next.Axes.Security >= beliefs.Quarantined && r.Ref.Axes.Security < beliefs.Quarantined {
-		flags, err := f.flagDependants(st, c.Project, r.Ref.ID, fmt.Sprintf("it derives from %s, which %s called off",
+		flags, err := f.flagDependants(st, c.Project, r.Ref.ID, fmt.Sprintf("it derives from %s, which %s contradicted "+
+			"or quarantined",
 			r.Ref.ID, s.Signer), e.Time)
 		if err != nil {
 			return err

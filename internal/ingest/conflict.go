@@ -19,7 +19,7 @@ import (
 // Two memories are compared if they have the same scope, subject and predicate, as their writers stated them, or the
 // same scope and content. If their objects differ, they contradict each other. If the objects are equal, each can
 // support the other, provided that its source is independent and of a stronger class. Both beliefs remain. Package
-// beliefs decides by the class of the evidence which one loses.
+// beliefs decides by the class of the evidence which of the two beliefs loses.
 
 // maxStated is the maximum number of beliefs that are stored for one scope, subject and predicate, or for one scope and
 // content. Beliefs of a stronger class are kept first, then older ones. So many weak beliefs cannot displace a strong

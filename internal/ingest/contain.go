@@ -157,7 +157,7 @@ func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, erro
 			stands, found = e.Quality.String()+" of "+e.Source, beliefs.EvidenceSet{*e}
 		}
 		s := r.standing()
-		rv := beliefs.Revision{Belief: id, By: beliefs.ByUser, Why: "it stands on " + stands, Evidence: found}
+		rv := beliefs.Revision{Belief: id, By: beliefs.ByUser, Why: "it is supported by " + stands, Evidence: found}
 		for _, c := range t.changesBack(s.Axes) {
 			next, moves, err := s.Set(c, beliefs.ByUser)
 			if err != nil {

@@ -106,7 +106,8 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 		if _, trimmed, err := st.Get(trimKey); err != nil {
 			return nil, err
 		} else if trimmed {
-			return refuse(streams.CodeTrimmed, "the ledger was trimmed, so that no stage can fold project %s anew without one "+
+			return refuse(streams.CodeTrimmed, "the ledger was trimmed, so that no stage can fold project %s anew without "+
+				"one "+
 				"data subject: forget the whole project (lazaret audit forget --subject %s)", s.Project, s.Project)
 		}
 	case streams.DoExpire:
@@ -206,8 +207,8 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	case len(k) == 0 || k[0] == keyCursor: // the key names a sentinel group, which may have the name of a project
 		return false, nil
 	case k[0] == keyDecided:
-		// The value has the latest decided proposals of all projects. A fold of the remaining ledger does not see the
-		// forgotten ones.
+		// The value has the latest decided proposals of all projects, also forgotten ones. A fold of the remaining ledger
+		// would not have these. So the value is removed.
 		return true, nil
 	case k[0] == keyNonceEnd && len(k) > 9: // a time, followed by another key
 		return stage.OfProject(k[9:], project), nil

@@ -49,8 +49,8 @@ const (
 	shortText    = 4
 	shortShare   = 0.5
 	longShare    = 0.3
-	// A user's text is a paste if it shares pastePhrases phrases with external content, or at least leastPaste phrases
-	// that are pasteShare of all its phrases.
+	// A user's text is a paste if it shares pastePhrases phrases with external content. It is also a paste if it shares
+	// leastPaste phrases, and these are at least pasteShare of all its phrases.
 	pastePhrases = 8
 	leastPaste   = 4
 	wholePaste   = 2 // enough if all phrases of the text are in external content
@@ -270,7 +270,7 @@ func (d *derivation) weakest(o beliefs.Origin) beliefs.Origin {
 // they share. If content is not empty, its words are also compared with readings word by word.
 func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.Features) (*derivation, error) {
 	d := new(derivation)
-	open := make(map[uint64]bool, len(ft.Phrases.Hashes)) // phrases that are not the user's own → in external content
+	open := make(map[uint64]bool, len(ft.Phrases.Hashes)) // phrase that is not the user's own → is it external
 	hits := make(map[brought]int)
 	for _, h := range ft.Phrases.Hashes {
 		if _, ok, err := st.Get(phraseKey(keyOwn, project, h)); err != nil {

@@ -27,8 +27,9 @@ type Fold struct {
 	rules    *activation.Cache[struct{}] // rule sets that compile
 
 	// Apply sets wakes for a partition when there is work that needs an entry although no message asks for it. Wakes
-	// reads and clears wakes. dues caches when the next belief becomes stale or expires. virtual is the project with
-	// virtual time in which Apply last found such a belief; empty if that was in a project with real time.
+	// reads and clears wakes. dues caches when the next belief becomes stale or expires. When Apply last found a belief
+	// that had become stale or expired, virtual is the belief's project if the time there is virtual, and empty if it
+	// is real.
 	wakes   [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string

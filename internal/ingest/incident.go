@@ -194,7 +194,7 @@ func (f *Fold) incidentOrder(st *stage.State, project string, head streams.Entry
 			findings = []beliefs.IncidentFinding{{Kind: "note", ID: head.ID, Text: s.Title, At: head.Time}}
 		}
 		if inc != nil {
-			return nil, orderError("incident %s exists", s.Incident)
+			return nil, orderError("incident %s exists already", s.Incident)
 		}
 		if inc, err = f.openCase(st, project, s.Key); err != nil {
 			return nil, err

@@ -25,7 +25,7 @@ const (
 	classExternal = '2'
 )
 
-// shelf identifies a shelf of a place, by class and memory, and one of its volumes. So it identifies a word index.
+// shelf identifies a shelf of a place (by class and memory) and a volume of this shelf, and thus one word index.
 type shelf struct {
 	class  byte
 	memory bool // memories; otherwise read content

@@ -174,8 +174,8 @@ type toolCall struct {
 	Over bool `json:"over,omitzero"`
 }
 
-// Flags of a call. callNamed: the user named a value of the call. callHanded: the user left it to the result what to
-// do.
+// Flags of a call. callNamed: the user named a value of the call. callHanded: the user left it to the call's result
+// what to do, as in "do what the e-mail says".
 const (
 	callNamed byte = 1 << iota
 	callHanded
@@ -320,7 +320,7 @@ func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry
 }
 
 // userNamed reports whether the user named the source of an observation (named), and whether the user left it to this
-// source what to do (handed).
+// source what to do, as in "do what the e-mail says" (handed).
 func (f *Fold) userNamed(st *stage.State, a streams.Address, session string,
 	o *streams.Observation) (named, handed bool, err error) {
 	said, err := f.userSaid(st, a.Project, a.Agent, session)

@@ -35,7 +35,7 @@ type LineageRequest struct {
 type Lineage struct {
 	Nodes []LineageNode `json:"nodes"` // the requested node first, then by distance
 	Edges []LineageEdge `json:"edges"`
-	// Cut is set if the limits were reached.
+	// Cut is set if a limit was reached, so that the graph is not complete.
 	Cut bool `json:"cut,omitzero"`
 }
 
@@ -168,7 +168,7 @@ func (l *lineage) above(n LineageNode) error {
 		case p.Declared:
 			how = "is a declared parent of"
 		case p.Carrier != "":
-			how = "named first what is in"
+			how = "first contained a value of"
 		}
 		up(m, how)
 	}
@@ -218,7 +218,7 @@ func (l *lineage) below(n LineageNode) error {
 		case impactDecision:
 			down(LineageNode{ID: agent + "/" + event, Kind: NodeDecision, Step: n.Step + 1}, "is cited by")
 		case impactAction:
-			down(LineageNode{ID: agent + "/" + event, Kind: NodeAction, Step: n.Step + 1}, "is rested on by")
+			down(LineageNode{ID: agent + "/" + event, Kind: NodeAction, Step: n.Step + 1}, "is relied on by")
 		}
 		return nil
 	}

@@ -170,7 +170,7 @@ func staged(pol *policy.Policy, a streams.Address, m *streams.Memory, origin bel
 	case origin.External():
 		return "it comes from outside (" + string(origin) + ")"
 	case m.Channel == streams.ChannelCompaction:
-		return "it is what a compaction left"
+		return "it is the summary of a compaction"
 	case pol != nil && !pol.Writable(a.Project, a.Agent, m.Category):
 		return fmt.Sprintf("the policy does not let %s write category %q", a.Agent, streams.Clip(m.Category, 80))
 	}

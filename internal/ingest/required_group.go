@@ -91,7 +91,7 @@ func (f *Fold) late(st *stage.State, groups []string) (added []string, why strin
 			cursor = binary.BigEndian.Uint64(v)
 		}
 		if cursor < oldest {
-			late = append(late, fmt.Sprintf("%s has come to ledger entry %d", g, cursor))
+			late = append(late, fmt.Sprintf("%s has read up to ledger entry %d", g, cursor))
 		}
 	}
 	if late == nil {

@@ -47,7 +47,7 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 		t.Errorf("with little to answer: %s", said)
 	}
 	decided(10 * maxBehind)
-	if said := refused(withJudge); !strings.Contains(said, "judge has come to ledger entry 0") ||
+	if said := refused(withJudge); !strings.Contains(said, "judge has read up to ledger entry 0") ||
 		strings.Contains(said, "core has") {
 		t.Errorf("a group that has answered nothing: %q", said)
 	}

@@ -97,8 +97,8 @@ type ActiveAnswer struct {
 	Rules  string `json:"rules"`
 	Policy string `json:"policy"`
 	Trust  string `json:"trust"`
-	// Added is set if the policy in force does not require all requested groups. Late says why the partition would
-	// refuse a policy with these groups; "" if it would not.
+	// Added is set if the policy in force does not require all requested groups, so that the partition may refuse a
+	// policy that requires them. Late says why it would refuse such a policy now; "" if it would not.
 	Added bool   `json:"added,omitzero"`
 	Late  string `json:"late,omitzero"`
 }

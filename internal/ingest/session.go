@@ -29,7 +29,8 @@ type holes struct {
 	More bool             `json:"more,omitzero"` // there were more than maxHoles, or only this is stored
 	// Last is the highest place in the intake of the observations that are not in All.
 	Last uint64 `json:"last,omitzero"`
-	// Expired is set if an expiry dropped the state of the session.
+	// Expired is set if an expiry dropped the state of the session. Its proposals are then held until the session is
+	// started again.
 	Expired bool `json:"expired,omitzero"`
 }
 
@@ -188,7 +189,7 @@ func (f *Fold) decide(st *stage.State, m *stage.Message, head streams.EntryHead,
 	if err := d.Check(); err != nil {
 		e.Uncited = err.Error()
 	} else if !d.CitesNone && !slices.ContainsFunc(cited, func(b streams.BeliefRef) bool { return b.Found }) {
-		e.Uncited = fmt.Sprintf("nobody knows any of the %d beliefs that it cites", len(cited))
+		e.Uncited = fmt.Sprintf("none of the %d beliefs that it cites is known", len(cited))
 	}
 	if e.Uncited == "" {
 		return admission(streams.TypeDecision, project, e)
