@@ -44,7 +44,8 @@ func (f *Fold) attested(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		}
 		a.Rule, a.Severity, a.Count = refusedAttestation+c.Check, "high", n
 		a.Detail["check"] = c.Check
-		a.Message = streams.Clip(fmt.Sprintf("a word on belief %s was refused, the belief is as it was: %s", c.Belief,
+		a.Message = streams.Clip(fmt.Sprintf("an attestation of belief %s was refused, and the belief is unchanged: %s",
+			c.Belief,
 			c.Text), maxReasonText)
 	} else {
 		a.Message = streams.Clip(fmt.Sprintf("%s by %s: %s", c.Decision, c.Signer, c.Text), maxReasonText)

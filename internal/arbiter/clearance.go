@@ -13,8 +13,8 @@ import (
 // This file records which findings on a belief a person has cleared, by approving the hold of a memory's write or by
 // confirming the belief. A cleared finding does not make a recall withhold the belief. It still counts against actions
 // that cite the belief, and against other beliefs. A finding that the signature does not cover is not cleared: a recall
-// still withholds the belief because of it. Nor is a finding that comes after the signature, unless the same rule says
-// the same again, as in a re-audit of all beliefs.
+// still withholds the belief because of it. A finding that comes after the signature is not cleared either, unless the
+// same rule says the same again, as in a re-audit of all beliefs.
 
 // clearance is one signature that cleared findings on a belief.
 type clearance struct {
@@ -69,8 +69,8 @@ func addClearance(st *stage.State, project, belief string, c clearance) error {
 	return st.Put(clearedKey(project, belief), all[max(0, len(all)-maxClearances):])
 }
 
-// clearApproved records which findings on a memory's belief the approval of its hold covers. Each is a reason of the
-// hold, so the signed revision covers it.
+// clearApproved records which findings on a memory's belief the approval of its hold covers. Each of these findings is
+// a reason of the hold, and the signature covers the hold's revision, a digest of its reasons.
 func clearApproved(st *stage.State, in *resolution, h *hold) error {
 	b := h.Entry.Belief
 	if b == nil {

@@ -50,7 +50,7 @@ func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*sta
 			severity = "medium"
 		}
 		a := alert(ruleFallen, severity, d.Kind, d.ID, d.Agent, streams.CodeFallen,
-			fmt.Sprintf("%s %s cites belief %s, which fell since: %s", d.Kind, d.ID, d.Belief, d.Why))
+			fmt.Sprintf("%s %s cites belief %s, which has become unreliable since then: %s", d.Kind, d.ID, d.Belief, d.Why))
 		a.ID += "-" + d.Belief
 		a.Detail["belief"], a.Detail["truth"] = d.Belief, d.Axes.Truth.String()
 		a.Detail["security"] = d.Axes.Security.String()

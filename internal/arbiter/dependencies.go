@@ -68,8 +68,8 @@ func (p *proposal) dependsOn(rel string, b streams.BeliefRef, decision string) {
 	}
 }
 
-// pathTo returns the path from the proposal to the origin of r. If another agent sent the observation, its id follows
-// that agent, as agent/id, because two agents may use the same id.
+// pathTo returns the path from the proposal to the origin of r. If another agent sent the observation, the path names
+// it as agent/id, because two agents may use the same id.
 func (p *proposal) pathTo(r dependency) []string {
 	path := []string{string(p.Type) + ":" + p.ID}
 	if r.Observation != "" && r.Agent != "" && r.Agent != p.Agent {
@@ -410,7 +410,7 @@ func (f *Fold) earlierFindings(st *stage.State, p *proposal) ([]streams.Reason, 
 		if err != nil {
 			return nil, err
 		}
-		// Drop a reason for allow that a group's answer has already.
+		// Drop each reason for allow that the answer of a group has too.
 		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool { return r.Verdict == streams.Allow && p.said(r) })
 		out = joinReasons(maxBearing, out, rs)
 	}

@@ -58,7 +58,8 @@ func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntr
 		return nil, err
 	}
 	if before {
-		return f.incident(e, o, v, ruleRepeated, "action %s was carried out again, and it was released once", now)
+		return f.incident(e, o, v, ruleRepeated, "action %s was carried out again, but it was released for one execution",
+			now)
 	}
 	// The verdict is removed KeepVerdict after its hold expires, and a hold expires within KeepVerdict. This record
 	// must outlive the verdict.

@@ -118,7 +118,7 @@ type proposal struct {
 	// Withheld are recalled beliefs that are left out of the answer: they do not match their ledger entries, or there is
 	// a finding on them.
 	Withheld []streams.Refusal `json:"withheld,omitzero"`
-	// Withdrawn is set when the agent withdrew the proposal before it was decided.
+	// Withdrawn is set when the agent withdrew the proposal before it was decided. Then a verdict hold opens no hold.
 	Withdrawn bool `json:"withdrawn,omitzero"`
 }
 

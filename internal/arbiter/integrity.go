@@ -40,8 +40,8 @@ func copySeals(st *stage.State, project string, all []beliefs.Revision) error {
 	return nil
 }
 
-// checkSeals withholds recalled beliefs that do not match their ledger entries, and those that ingest refused because
-// they do not.
+// checkSeals withholds recalled beliefs that do not match their ledger entries, and those that ingest refused for the
+// same reason.
 func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 	for _, x := range r.Refused {
 		if x.Reason == beliefs.ReasonIntegrity {
@@ -81,8 +81,8 @@ func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
 	v.Alert = &streams.Alert{ID: fmt.Sprintf("%s-%d", ruleIntegrity, p.Seq), Rule: ruleIntegrity, RuleDigest: v.Policy,
 		Group: streams.StageArbiter, Severity: "critical",
 		Subject: streams.AlertSubject{Kind: "belief", ID: id}, Project: p.Project, Agent: p.Agent, Session: p.Session,
-		Message: fmt.Sprintf("%s: %d beliefs that recall %s found are not what the ledger says of them, %s first: they "+
-			"are withheld", streams.CodeIntegrity, len(differ), p.ID, id),
+		Message: fmt.Sprintf("%s: %d beliefs that recall %s found differ from their ledger entries and are withheld, the "+
+			"first of them is %s", streams.CodeIntegrity, len(differ), p.ID, id),
 		Events: []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
 		Detail: map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(differ)}}
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // This file defines how verdicts are combined. It uses no state, no clock and no policy: a verdict depends only on the
-// set of reasons. A reason has the least strict verdict that it permits. It may come from the level's floor, the host's
-// verdict, a finding, a silent group or a rejected observation.
+// set of reasons. The verdict of a reason is the mildest one that is possible with this reason. A reason may come from
+// the level's floor, the host's verdict, a finding, a silent group or a rejected observation.
 //
 // Verdicts with their reasons form a bounded join semilattice, and so do the answers of a group: joining is
 // commutative, associative and idempotent. So the order of reasons, their repetition and how they were joined before
@@ -64,13 +64,16 @@ func compareReasons(a, b streams.Reason) int {
 // answer is the join of one group's assessments of a proposal.
 type answer struct {
 	Group string `json:"group"`
-	// Judged is set if the group has answered under the digest that the policy requires.
+	// Judged is set if the group has answered under the digest that the policy requires. Otherwise the group counts as
+	// silent.
 	Judged bool `json:"judged,omitzero"`
-	// Other is a digest under which the group answered, but that the policy does not require. If there are several, it
-	// is the first in byte order. Mute is set if the group answered without a verdict or without a digest.
+	// Other is a digest under which the group answered, but that the policy does not require. If there are several, it is
+	// the first in byte order. Mute is set if the group answered without a verdict or without a digest. Other and Mute
+	// only say why a group counts as silent.
 	Other string `json:"other,omitzero"`
 	Mute  bool   `json:"mute,omitzero"`
-	// Failed is set if a finding is from a rule that could not be evaluated.
+	// Failed is set if a finding is from a rule that could not be evaluated. Then no approval of a source covers the
+	// action.
 	Failed  bool             `json:"failed,omitzero"`
 	Verdict streams.Verdict  `json:"verdict"`
 	Reasons []streams.Reason `json:"reasons,omitzero"`

@@ -370,7 +370,7 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 		Severity: "high",
 		Subject:  streams.AlertSubject{Kind: "approval", ID: in.named}, Project: in.project, Agent: h.Agent,
 		Session: h.Entry.Session,
-		Message: streams.Clip(fmt.Sprintf("a resolution of hold %s was refused, the hold is as it was: %s", in.named,
+		Message: streams.Clip(fmt.Sprintf("a decision on hold %s was refused, and the hold is unchanged: %s", in.named,
 			r.Text), maxReasonText),
 		Detail: map[string]any{"check": string(r.Check), "entry": fmt.Sprint(in.seq)},
 		Effect: "alert", Mode: "enforce", Count: n, Time: now,

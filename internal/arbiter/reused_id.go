@@ -69,8 +69,8 @@ func reuseAlert(seq uint64, project, kind string, h *streams.EntryHead, now time
 		Severity: "high",
 		Subject:  streams.AlertSubject{Kind: kind, ID: h.ID}, Project: project, Agent: h.Agent, Session: h.Session,
 		Message: fmt.Sprintf("%s %s of agent %s was sent under the id %s, which another event had before: it is recorded "+
-			"and judged under an id of its own; "+
-			"a host that counts its events must not start again", kind, h.ID, h.Agent, h.Reuses),
+			"and judged under an id of its own; a host that numbers its events must not begin again with the first number",
+			kind, h.ID, h.Agent, h.Reuses),
 		Events: []string{h.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
 		Detail: map[string]any{"sent_as": h.Reuses, "entry": fmt.Sprint(seq)}}
 }

@@ -55,7 +55,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if o.Signer != "" {
 			a.Detail["signer"], a.Detail["do"] = o.Signer, o.Do
 		}
-		a.Message = streams.Clip(fmt.Sprintf("an order on %s was refused, nothing changed: %s", o.Subject, o.Text),
+		a.Message = streams.Clip(fmt.Sprintf("an order on %s was refused, and nothing has changed: %s", o.Subject, o.Text),
 			maxReasonText)
 	} else {
 		o := new(acceptedOrder)

@@ -60,7 +60,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	if rev == was {
 		verdict = *p.Decided // only text effects are new: the verdict stays, also if a person released the action
 	}
-	// Keep the reasons that a person or a timer added since.
+	// Keep the reasons that a person or a timer has added to the verdict.
 	_, reasons = judge(v.Reasons, reasons)
 	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert, v.Texts = p.Decided.Join(
 		verdict), reasons, now, true, nil, textEffects(p.Texts)

@@ -24,7 +24,7 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) e
 		Revisions []beliefs.Revision `json:"revisions"`
 	}
 	if err := streams.Unmarshal(e.Body, &b); err != nil || b.Check != "" {
-		return nil // the entry's own fold logs the error
+		return nil // another function folds the entry too, and logs the error
 	}
 	for _, rv := range b.Revisions {
 		for _, m := range rv.Moves {

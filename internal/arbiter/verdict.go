@@ -369,8 +369,8 @@ func holdID(p *proposal) string {
 }
 
 // revision returns the digest of the reasons to hold or deny, as an approver sees them. If a step of a path names an
-// observation of another agent, the agent is left out of the digest: earlier versions did not write it, and approvals
-// that were signed then must still match when the ledger is folded again.
+// observation of another agent, the agent is left out of the digest: earlier versions did not write the agent, and an
+// approval signed under such a version must still match when the ledger is folded again.
 func revision(reasons []streams.Reason) string {
 	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r streams.Reason) bool { return r.Verdict == streams.Allow })
 	cut := false
