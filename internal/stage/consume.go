@@ -24,8 +24,8 @@ const (
 	readAhead      = 512                    // messages in one pull request
 	readAheadBytes = 1 << 20                // their maximum size in bytes, unless a single message is larger
 	pullLives      = 30 * time.Second       // lifetime of a pull request
-	heartbeat      = time.Second            // of an idle consumer; without any for 2.5 s, it counts as lost
-	quietFor       = 3 * time.Second        // without a message; then the server is asked how many it sent
+	heartbeat      = time.Second            // of an idle consumer; if none comes for 2.5 s, the consumer counts as lost
+	quietFor       = 3 * time.Second        // without a message; then the server is asked how many messages it sent
 	startMost      = 10 * time.Second       // how long to repeat a request while a starting server does not serve its API
 	reopenFirst    = time.Second            // timeout of the first attempt to create another consumer
 	reopenMost     = 10 * time.Second       // maximum timeout of later attempts; each doubles the one before

@@ -37,8 +37,8 @@ type Feed struct {
 }
 
 const (
-	// feedRecent is the number of messages in Feed.recent. A stage that is no further behind can join, even under
-	// constant load.
+	// feedRecent is the number of messages in Feed.recent. A stage that is at most this many messages behind can join
+	// the feed, even under constant load.
 	feedRecent      = 512
 	feedRecentBytes = 1 << 20 // target size of their bodies in bytes; at times there is twice as much
 )

@@ -15,9 +15,9 @@ import (
 type Follower interface {
 	// Next returns the ledger sequence at which to start or continue.
 	Next() uint64
-	// Take stores a batch. If more is false, the batch must be durable when Take returns. If more is true, Take may
-	// return earlier, and the batch is durable once Next is above its sequences. The batch is empty if nothing arrived
-	// for 200 ms.
+	// Take stores a batch. more says that further entries have arrived already. If it is false, the batch must be
+	// durable when Take returns. If it is true, Take may return before that; the batch is durable once Next returns a
+	// sequence above those of the batch. The batch is empty if nothing arrived for 200 ms.
 	Take(entries []streams.Entry, more bool) error
 }
 

@@ -47,8 +47,8 @@ func (m *Message) Place() uint64 {
 // IntakeFold is the logic of ingest: it decides on intake messages, with the ledger as its state.
 //
 // Its state is a fold of the ledger, in the order in which ingest read the entries, which is not always their order in
-// the ledger. An entry of another stage is folded before ingest's entry E exactly if its sequence is at most E.At. The
-// ledger records At, so every process arrives at the same state.
+// the ledger. An entry X of another stage is folded before ingest's entry E exactly if the sequence of X is at most
+// E.At. The ledger records At, so every process arrives at the same state.
 //
 // The methods are called from one goroutine and must be deterministic.
 type IntakeFold interface {
@@ -125,7 +125,7 @@ type intakeStage struct {
 	lines     map[lineKey]*line
 	turns     []*line // all lines, in the order in which they get their turns
 	queued    int     // number of queued messages, and of events of opened batches
-	within    int     // number of events in batches that are not opened, less one for each batch
+	within    int     // number of events in batches that are not opened, less one for each batch, which queued counts
 	held      int     // bytes of queued messages whose data is in memory
 	backlog   backlog
 	deletions deletions
@@ -149,7 +149,7 @@ type intakeStage struct {
 	otherGroups  [streams.Partitions]bool
 	loggedGroups []string // sentinel groups of other processes whose existence was logged
 	// unsure is set for the partitions in which another process may still publish a joint frame, or in which such a
-	// frame may be unread. Nothing is decided there before claim.
+	// frame may be unread. Nothing is decided there until claim has succeeded.
 	unsure  [streams.Partitions]bool
 	jointAt time.Time // time of the last joint frame of this process
 	// waited is the number of further proposals that are not decided jointly. It is set when a proposal had to wait for a

@@ -106,7 +106,8 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *ques
 		switch {
 		case why == AloneGroup:
 			s.waited[e.Partition] = speculationPause
-		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes: // some stages folded the proposal, and drop it now
+		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes:
+			// Some stages had folded the proposal, and have to drop it.
 			s.pauseLeft = speculationPause
 		}
 		s.countAlone(why, batch...)
@@ -200,10 +201,10 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 	return nil
 }
 
-// findOpen sets unsure: in these partitions another process may still publish a joint frame. It may do so if the last
-// entry on ingest's own subject has streams.HeaderOpen, because the process that wrote the entry may still run. If the
-// last message there is not a valid entry, such an entry may be before it. findOpen also records the partitions in
-// which sentinel groups of other processes write.
+// findOpen sets unsure for the partitions in which another process may still publish a joint frame. That is possible if
+// the last entry on ingest's own subject has streams.HeaderOpen, because the process that wrote the entry may still
+// run. If the last message there is not a valid entry, such an entry may be before it. findOpen also records the
+// partitions in which sentinel groups of other processes write.
 func (s *intakeStage) findOpen(ctx context.Context) error {
 	if s.cfg.Joint != nil {
 		err := Patiently(ctx, s.log, "which sentinel groups wrote to the ledger",
@@ -261,9 +262,9 @@ func (s *intakeStage) findOtherGroups(ctx context.Context) error {
 // succeeded. It must be called before anything is decided for the partition.
 //
 // A joint frame does not move the fence of ingest's own subject. So a process that looked only at that fence could
-// decide on a message that a joint frame has decided. If such a frame may still come, claim adds an entry that changes
-// nothing to ingest's own subject. Every joint frame is stored on the condition that the subject's last sequence is
-// unchanged, so later frames are refused. Then claim folds the ledger up to its entry.
+// decide on a message that a joint frame has decided. If such a frame may still come, claim publishes an entry on
+// ingest's own subject that has no effect on the state. Every joint frame is stored on the condition that the subject's
+// last sequence is unchanged, so later frames are refused. Then claim folds the ledger up to its entry.
 func (s *intakeStage) claim(ctx context.Context, p int) (bool, error) {
 	if !s.unsure[p] {
 		return true, nil

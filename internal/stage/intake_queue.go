@@ -35,8 +35,9 @@ type queued struct {
 	offer  *Offer               // set if it is an offered proposal, which is not in the intake
 }
 
-// lineKey identifies a line. Control messages that concern no single project are in a line of their own for each
-// partition, with an empty project. The messages that are shed also have one line per partition.
+// lineKey identifies a line, a queue of messages (see line). Control messages that concern no single project are in a
+// line of their own for each partition, with an empty project. The messages that are shed also have one line per
+// partition.
 type lineKey struct {
 	partition int
 	project   string

@@ -32,13 +32,13 @@ type Migration struct {
 // migrations are the migrations that all stages have in common, by the format from which they start. A migration in
 // Config.Migrations for the same format replaces them.
 var migrations = map[int]Migration{
-	10: {Exact: true}, // ingest has its own
+	10: {Exact: true}, // ingest has a migration of its own
 	11: {Exact: true}, // since 12, waiting entries are recorded, see waitingKey; before, the cursor stayed before them
 	12: {Exact: true}, // since 13, sightings record whether content is from outside; older ones can be read
 	13: {Exact: true}, // since 14, the set of decided inputs is stored, see loadDecided
-	14: {Exact: true}, // ingest has its own
-	15: {Exact: true}, // the arbiter has its own
-	16: {Exact: true}, // ingest and the arbiter have their own
+	14: {Exact: true}, // ingest has a migration of its own
+	15: {Exact: true}, // the arbiter has a migration of its own
+	16: {Exact: true}, // ingest and the arbiter have migrations of their own
 }
 
 // laterVersion returns an error for a message that a later version of lazaret wrote, because this version cannot read

@@ -69,7 +69,7 @@ type Stats struct {
 	Published         atomic.Uint64         // entries published by this process
 	Waiting           atomic.Int64          // decided outputs that are not in the ledger yet
 	Active            atomic.Bool           // this process publishes in at least one partition
-	Diverged          atomic.Uint64         // own entries, of another process, that differ from this process's decision
+	Diverged          atomic.Uint64         // entries of the stage's other processes that differ from this process's own
 	FenceLost         atomic.Uint64         // partitions in which another process published first
 	TakenOver         atomic.Uint64         // partitions taken over because an input had waited for the takeover time
 	Ahead             atomic.Uint64         // batches decided while the previous one was being published
@@ -120,7 +120,8 @@ func (s *Stats) refused(err error) {
 	s.why = err.Error()
 }
 
-// Counted is implemented by notes of entries that also count under other names than their type.
+// Counted is implemented by values of Output.Note. Their entries are counted under the returned names too, not only
+// under their type.
 type Counted interface{ CountedAs() []string }
 
 func (s *Stats) count(e *streams.Entry, note any) {
@@ -187,7 +188,7 @@ func Ask(ctx context.Context, queries chan<- Query, partition int, run func(st *
 }
 
 // Answering returns a handler of requests about a partition. answer computes the response from the partition's state;
-// it runs between two batches of the stage. name is the stage's name for the error that it is busy.
+// it runs between two batches of the stage. name is the stage's name in the error that says that the stage is busy.
 func Answering(queries chan<- Query, name string,
 	answer func(st *State, req []byte) (any, error)) func(ctx context.Context, p int, req []byte) (any, error) {
 	return func(ctx context.Context, p int, req []byte) (any, error) {
@@ -388,8 +389,8 @@ func lastOf(ctx context.Context, js jetstream.JetStream, partitions []int) (last
 	return last, nil
 }
 
-// Tail returns a function that returns the last ledger sequence of the given partitions, or of all if there are none. A
-// stage is behind by the difference to Stats.Folded.
+// Tail returns a function that returns the last ledger sequence of the given partitions, or of all if there are none.
+// The difference between this sequence and Stats.Folded says how far a stage is behind.
 func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, error) {
 	return func(ctx context.Context) (uint64, error) {
 		js, err := jetstream.New(nc)
@@ -438,7 +439,8 @@ type RecreatedError struct {
 
 func (e *RecreatedError) Error() string {
 	return fmt.Sprintf("%s ends at %d, but message %d was read from it before. So the stream was recreated, or restored "+
-		"from an old copy: restore a copy that has message %d, and tell the people who audit the log", e.Stream, e.Last, e.Seen, e.Seen)
+		"from an old copy: restore a copy that has message %d, and tell the people who audit the "+
+		"log", e.Stream, e.Last, e.Seen, e.Seen)
 }
 
 func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from uint64) (last uint64, err error) {

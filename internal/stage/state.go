@@ -78,8 +78,8 @@ const (
 	memTable = 16 << 20
 	// flushAfter is how long committed changes wait at most before they are written to the database.
 	flushAfter = time.Second
-	// flushEarly is the maximum size of changes that are written right after a commit while recalls are decided. A
-	// recall's scans would otherwise write them first, while a caller waits.
+	// flushEarly is the maximum size of changes that are written right after a commit while recalls are decided.
+	// Otherwise the scans of the next recall would have to write them, while a caller waits.
 	flushEarly = 64 << 10
 )
 
