@@ -31,7 +31,7 @@ func TestAPersonIsForgottenWhereTheAuditorRunsApart(t *testing.T) {
 		t.Errorf("without --dir: exit %d, %s", code, out)
 	}
 	if out, code := command(t, data, append(forget, "--dir", log, "--wait", "1ms")...); code != 1 ||
-		!strings.Contains(out, "not done after 1ms, when it waited for the search of the ledger: ") ||
+		!strings.Contains(out, "not finished after 1ms: the command was still waiting for the search of the ledger: ") ||
 		!strings.Contains(out, "with a longer --wait") {
 		t.Errorf("a time limit that is too short: exit %d, %s", code, out)
 	}

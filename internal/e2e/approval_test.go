@@ -670,7 +670,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 		}
 	}
 	if out, code := command(t, data, "holds", "approve", one, "--alike", "2", "--key", key); code != 2 ||
-		!strings.Contains(out, "3 holds are like") {
+		!strings.Contains(out, "3 open holds are similar to") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	ask("m6")

@@ -59,7 +59,7 @@ func TestConfidenceIsHeldAgainstOutcomes(t *testing.T) {
 		t.Errorf("lazaret calibration ls:\n%s", out)
 	}
 	if out, code := command(t, p.data, "calibration", "show", "demo", "agent", v.Class); code != 2 ||
-		!strings.Contains(out, "said 0.90  done 0.50") {
+		!strings.Contains(out, "confidence 0.90  success 0.50") {
 		t.Errorf("lazaret calibration show: exit %d\n%s", code, out)
 	}
 }

@@ -34,8 +34,8 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	if rep.ClockJumps == 0 && !noClocks {
 		t.Error("no clock jumped, and nothing says why")
 	}
-	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d blocks "+
-		"without a key, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.ClockJumps, rep.Stutters,
+	t.Logf("%d events, %v kills, %d pauses, %d disconnections, %d clock jumps, %d times in bursts, %d full disks, %d "+
+		"blocks without a key, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.ClockJumps, rep.Stutters,
 		rep.FullDisks, rep.HalfBlocks, rep.Answers)
 }
 

@@ -160,7 +160,7 @@ func (x *forgetting) killed(subject string, after time.Duration) bool {
 func (x *forgetting) finish(subject string) {
 	x.t.Helper()
 	out, code := command(x.t, x.data, "audit", "forget", "--subject", subject, "--reason", "request 18")
-	if code != 0 || strings.Contains(out, "LEFT") {
+	if code != 0 || strings.Contains(out, "NOT ERASED") {
 		x.t.Fatalf("forgetting %s ended with %d: %s", subject, code, out)
 	}
 }

@@ -192,7 +192,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	}
 	// A repetition has nothing left to do.
 	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason",
-		"request 18 again"); strings.Contains(out, "LEFT") {
+		"request 18 again"); strings.Contains(out, "NOT ERASED") {
 		t.Error(out)
 	}
 
@@ -217,7 +217,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	const fresh = "Halcyon-9092-numbat"
 	personSays(t, h, h.c, "p-17", fresh)
 	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "request 19"); strings.Contains(out,
-		"LEFT") {
+		"NOT ERASED") {
 		t.Error(out)
 	}
 	if f := filesWith(t, data, fresh); len(f) != 0 {

@@ -63,11 +63,11 @@ func TestAnAuditorThatRefusedAnErasureIsListedAsLeft(t *testing.T) {
 		}
 		line := ""
 		for l := range strings.Lines(out) {
-			if strings.Contains(l, id) || strings.Contains(line, id) && strings.Contains(l, "LEFT") {
+			if strings.Contains(l, id) || strings.Contains(line, id) && strings.Contains(l, "NOT ERASED") {
 				line += l
 			}
 		}
-		if code != 3 || !strings.Contains(line, "LEFT") || !strings.Contains(line, "refused") {
+		if code != 3 || !strings.Contains(line, "NOT ERASED") || !strings.Contains(line, "refused") {
 			t.Errorf("%v: exit %d, %s", args, code, out)
 		}
 		if args[0] == "forget" {

@@ -30,7 +30,7 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 		&points); err != nil || len(points) != 1 || points[0].By != "alice" {
 		t.Errorf("%+v, %v", points, err)
 	}
-	const want = "1 repeated as new beliefs, 0 left stricter"
+	const want = "1 repeated as new beliefs, 0 left in a stricter state"
 	known := run(0, "beliefs", "ls", "--json")
 	dry := run(0, "beliefs", "restore", "--to", "good", "--dry-run")
 	if !strings.Contains(dry, want) || !strings.Contains(dry, "would be stated again as a new belief") {

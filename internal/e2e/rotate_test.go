@@ -119,7 +119,7 @@ func TestPromiseAKeyThatWasRotatedInAPartOutlivesServerPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := command(t, part, "audit", "rotate", "--dir", log); code != 1 ||
-		!strings.Contains(out, "handed over to, "+public) {
+		!strings.Contains(out, "put the private key of "+public) {
 		t.Errorf("with the replaced key: exit %d, %s", code, out)
 	}
 	if err := os.WriteFile(filepath.Join(part, "keys", "auditor.key"), []byte(key), 0o600); err != nil {

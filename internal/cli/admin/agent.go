@@ -91,7 +91,7 @@ func viewerCommand(a *verb.App) *cobra.Command {
 		Use:   "add PROJECT",
 		Short: "Make a read-only credential for one project, with a durable consumer of its alerts",
 		Long: `Make the credential viewer-PROJECT and the durable consumer of that name on LZ_LIVE. The consumer
-delivers the project's new alerts until they are acknowledged, for at most the 30 days of the stream.
+delivers the project's new alerts until they are acknowledged. LZ_LIVE drops them after 30 days.
 The credential can fetch from that consumer, subscribe to lz.live.PROJECT.>, and query the project's
 beliefs and holds. It can change nothing and read no other project. The command needs the operator's
 credential and the data folder's keys/.`,
@@ -265,7 +265,8 @@ NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
 				expiresText(i.Expires, 1))
 			if keepOld {
 				fmt.Fprintf(cmd.OutOrStdout(),
-					"the old one is valid: when the host has the new one, lazaret agent revoke %s --old\n", strings.Join(args, " "))
+					"the old credential is still valid. Once the host has the new one: lazaret agent revoke %s --old\n",
+					strings.Join(args, " "))
 				return nil
 			}
 			saySpread(a, cmd)
@@ -350,7 +351,8 @@ func revokedBefore(a *verb.App, cmd *cobra.Command, name string, old bool) error
 func saySpread(a *verb.App, cmd *cobra.Command) {
 	file := natsserver.AccountsFile(a.Conn.Data)
 	if _, err := os.Stat(file); err == nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "servers of your own: copy %s to each, then nats-server --signal reload=PID\n", file)
+		fmt.Fprintf(cmd.OutOrStdout(), "if you run separate servers: copy %s to each, then nats-server --signal "+
+			"reload=PID\n", file)
 	}
 }
 
@@ -380,7 +382,7 @@ func refusedNow(a *verb.App, cmd *cobra.Command, revoked, name string) error {
 	}
 	if len(still) > 0 {
 		return &cli.Exit{Code: cli.ExitIncomplete, Text: strings.Join(still, ", ") +
-			" still accepts the credential: have it reload its configuration, then check again with the same command"}
+			" still accepts the credential: make the server reload its configuration, then check again with the same command"}
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ func backupCommand(a *verb.App) *cobra.Command {
 		Short: "Copy a running pipeline's data to a new folder or one file",
 		Long: `Copy the data folder to DIR while "lazaret up" is running, or to a tar archive if the name ends
 with .tar. DIR or the archive must not exist yet, and must be outside the data folder. The copy has the streams, the
-auditor's log, trust file, records and shards, memories, and the state that stages left when the ledger was trimmed.
-The stages compute other state from the ledger at the first start.
+auditor's log, the trust file, sealed shards, the signed records of erasures, memories, and the snapshots of state that
+stages made when the ledger was trimmed. The stages compute all other state from the ledger at the first start.
 
 The embedded nats-server stops while the streams are copied; clients wait and reconnect.
 The backup contains everything that was acknowledged before this stop. --with-keys also copies keys, credentials and
@@ -41,7 +41,7 @@ your own files in the data folder: anyone with such a backup can read it and sig
 only files that Lazaret made. It copies memories and the state of hooks whole, unencrypted, with any secret that an
 agent wrote there. It leaves out every other file that looks like a key or contains one. The output names the files
 that are not backed up, such as notify.yaml. Without keys the streams in a backup are unreadable, so store the keys
-elsewhere. Erasure does not reach backups: delete older ones after an erasure.`,
+elsewhere. An erasure changes no backup: delete the backups that were made before it.`,
 		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar " +
 			"--without-keys\n" +
 			"  lazaret restore /backup/2026-11-23.tar --keys /safe/keys --data ./restored",
@@ -140,7 +140,7 @@ folder must be new or empty. Then start lazaret up with it. Verify the log again
 outside: the log of a backup lacks the checkpoints that were signed after the backup.
 
 Credentials stay revoked if the backup or the folder of --keys lists them as revoked. Credentials and
-tokens that were revoked after the backup have access again: revoke them again before you start lazaret up. A
+tokens that were revoked only after the backup have access again: revoke them again before you start lazaret up. A
 backup without keys has no tokens: none is accepted after its restore, so make new ones.`,
 		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify " +
 			"--offline --data ./restored",
@@ -159,8 +159,8 @@ backup without keys has no tokens: none is accepted after its restore, so make n
 			return nil
 		},
 	}
-	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of keys: required if the backup has none; its revocations of "+
-		"credentials apply too")
+	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` with the keys: required if the backup has none; credentials that "+
+		"are revoked in this folder stay revoked")
 	return c
 }
 

@@ -65,10 +65,11 @@ and each process of each stage: whether it answers, and how many ledger entries 
 which partitions it has not processed. A lag of more than 5,000 entries, and a stream or
 subject that is more than 80 % full, are failures. Exit code 3 if any check fails.
 
-For a cluster it connects to the route ports without valid credentials: unencrypted,
-without a certificate, and with a certificate of an unknown authority. A server that is
-accepted could impersonate every agent. The ports are those of --cluster, of "lazaret
-server config", or 6222 on the hosts that the connection knows.`,
+In a cluster, the command also tries to join as a server, at the ports for the cluster's
+routes: unencrypted, without a certificate, and with a certificate of an unknown authority.
+Each attempt must be refused, because a server in the cluster can impersonate every agent.
+The ports are those of --cluster, of "lazaret server config", or 6222 on the hosts that the
+connection knows.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nc, err := a.Conn.Connect("operator")
@@ -301,8 +302,8 @@ func (c *checks) stages(s *status.Snapshot) {
 			err = fmt.Errorf("a witness has not cosigned a checkpoint of %s for %.0f s: the process's log says which and why; "+
 				"after a restore see docs/operations.md", p.Process, p.Log.Uncosigned)
 		case p.Diverged > 0:
-			err = fmt.Errorf("%s: another process of the stage wrote %d entries that differ from those of this one: the "+
-				"two have different versions", p.Process, p.Diverged)
+			err = fmt.Errorf("%s: another process of the stage wrote %d entries that differ from those that this process "+
+				"computed: the two processes have different versions of Lazaret; run one version", p.Process, p.Diverged)
 		}
 		in := ""
 		if len(p.Behind) > 0 {

@@ -78,7 +78,8 @@ place with --cluster-certs. Renew the certificates with "lazaret server renew".`
 	f.StringVar(&c.HTTP, "http", "", "`HOST:PORT` of the monitoring page (default none)")
 	f.StringVar(&c.Store, "store", "/var/lib/nats", "`DIR` of the streams")
 	f.StringVar(&c.ClusterName, "cluster-name", "lazaret", "`NAME` of the cluster")
-	f.StringVar(&c.Cluster, "cluster-listen", "", "`HOST:PORT` for routes; makes the server part of a cluster")
+	f.StringVar(&c.Cluster, "cluster-listen", "", "`HOST:PORT` for the cluster's other servers; with it, the server "+
+		"joins a cluster")
 	f.StringSliceVar(&c.Routes, "routes", nil, "`URLS` of the cluster's servers, nats://HOST:PORT")
 	f.StringVar(&c.CertDir, "cluster-certs", "",
 		"`DIR` on the server's machine with its certificate for the cluster (default DATA/keys/cluster/servers/NAME)")
@@ -206,7 +207,7 @@ this automatically after an erasure.`,
 					e.Files)
 				if e.Left != "" {
 					left = true
-					fmt.Fprintf(cmd.OutOrStdout(), "  LEFT: %s\n", e.Left)
+					fmt.Fprintf(cmd.OutOrStdout(), "  NOT ERASED: %s\n", e.Left)
 				}
 			}
 			if err == nil && left {

@@ -44,8 +44,12 @@ the signed part of the log every --interval until interrupted. The stages report
 over NATS: no metrics endpoint is needed.
 
 Counts are sums over the running processes since their start. Rates are computed between
-two samples. Lag is the number of ledger entries that a process has not processed. An
-intake message counts as waiting until it is purged, up to two seconds after its entry.
+two samples. LAG is the number of ledger entries that a process has not processed, and
+BEHIND IN lists the partitions of these entries. WAITING is the number of entries that a
+process has decided on and that are not in the ledger yet. TAKEOVERS counts the partitions
+that a process took over from another process of its stage, and FENCE LOST those in which
+another process published first. An intake message counts as waiting until ingest purges it,
+at most two seconds after its entry.
 
 With --once it prints once. Rates then need two samples, --interval apart; with
 --interval 0 there are none.`,

@@ -151,7 +151,7 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 	f.Int64Var(&u.cfg.MaxDisk, "max-disk", 0, "size limit in `BYTES` of streams and log, set on the first start "+
 		"(default: the free space less a reserve)")
 	f.BoolVar(&u.cfg.ServerOnly, "server-only", false,
-		"start server, streams and credentials, and leave the stages to daemons")
+		"start the server, make streams and credentials, and start no stage: daemons run the stages")
 	f.StringVar(&u.addr, "metrics", "",
 		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.StringVar(&u.spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as "+

@@ -44,8 +44,9 @@ func decideCommand(a *verb.App) *cobra.Command {
 	c.Flags().StringVar(&act.Decision, "decision", "", "`ID` of the decision that the action carries out")
 	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that the action depends on")
 	c.Flags().BoolVar(&why, "explain", false,
-		"explain the verdict, rule by rule and path by path, from the ledger (with the operator's credential)")
-	c.Flags().Uint64Var(&act.After, "after", 0, "last acknowledged intake `SEQUENCE`")
+		"explain the verdict from the ledger, as lazaret verdict show does (with the operator's credential)")
+	c.Flags().Uint64Var(&act.After, "after", 0, "the intake `SEQUENCE` of the last acknowledged message: the verdict "+
+		"takes everything up to it into account")
 	c.Flags().StringVar(&act.Replaces, "replaces", "",
 		"`ID` of the held action that this one replaces; its hold is canceled")
 	return c

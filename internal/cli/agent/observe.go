@@ -44,8 +44,8 @@ func observeCommand(a *verb.App) *cobra.Command {
 				return errors.Join(cli.JSON(cmd.OutOrStdout(), rep), err)
 			}
 			if rep != nil && rep.Unseen {
-				return fmt.Errorf("the observation was rejected: %w; the session is held (LZ306) until it is published again in "+
-					"valid form under the id %s, or `lazaret session start`", err, o.ID)
+				return fmt.Errorf("the observation was rejected: %w; all proposals of the session are held (LZ306) until you "+
+					"publish the observation again in valid form with the id %s, or run `lazaret session start`", err, o.ID)
 			}
 			if err != nil {
 				return err

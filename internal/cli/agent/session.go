@@ -15,10 +15,11 @@ func init() { Verbs.Add("", sessionCommand) }
 func sessionCommand(a *verb.App) *cobra.Command {
 	return verb.Group("session", "Start or end a session of an agent",
 		sessionPhaseCommand(a, "start", "Start a session, and clear its rejected observations",
-			`Start a session. Rejected observations (LZ306) cause holds in their session, or in all
-sessions of the agent if they named none; this clears them. First remove the rejected
-content from the agent's context. Publishing the observation again in valid form, with its
-id, clears it too. Open holds stay open.`),
+			`Start a session. A rejected observation (LZ306) holds all proposals of its session or, if it
+named no session, of all sessions of the agent. The start of a session clears the rejected
+observations. Before the start, remove their content from the agent's context. A rejected
+observation is also cleared when it is published again in valid form with its id. Open holds
+stay open.`),
 		sessionPhaseCommand(a, "end", "End a session", ""),
 	)
 }
@@ -69,6 +70,6 @@ func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command 
 	}
 	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use: NAME@2 of a registered one")
 	c.Flags().StringVar(&file, "prompt-file", "",
-		"`FILE` with that prompt, whose digest is compared with the registered one")
+		"`FILE` with the text of that prompt; its digest is compared with that of the registered version")
 	return c
 }

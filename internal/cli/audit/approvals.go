@@ -206,7 +206,8 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 		case erased && reflect.DeepEqual(unread[gone.index].Resolved, o.Resolved):
 			continue
 		case erased:
-			err = fmt.Errorf("the erased entry %s already proves the outcome in leaf %d, which differs",
+			err = fmt.Errorf("the signed decision that the leaf names, the erased entry %s, already proves a different "+
+				"outcome in leaf %d",
 				position.Text(o.Entry), unread[gone.index].index)
 		case lost && !ok, gaps && trust == nil:
 			if !open[o.Entry] {
@@ -217,7 +218,8 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 		case !ok:
 			err = fmt.Errorf("entry %s, which the leaf names, is not an earlier signed decision", position.Text(o.Entry))
 		case first != nil:
-			err = fmt.Errorf("entry %s already proves the outcome in leaf %d, which differs",
+			err = fmt.Errorf("the signed decision that the leaf names, entry %s, already proves a different outcome in "+
+				"leaf %d",
 				position.Text(o.Entry), first.index)
 		case trust == nil:
 			err = errors.New("before this leaf, no trust file with a signature by a pinned operator's key was active: if the " +
@@ -287,7 +289,7 @@ func (x *approvalsSeen) uncovered(u *useSeen, o *outcomeSeen, number int) string
 		return fmt.Sprintf("the approval in entry %s is for another source, session or number of actions",
 			position.Text(u.Entry))
 	case u.Number != number || number > o.Source.Actions:
-		return fmt.Sprintf("it is action number %d under this approval, and the leaf records it as number %d of at most %d",
+		return fmt.Sprintf("it is action number %d under this approval, but the leaf records it as number %d of at most %d",
 			number, u.Number, o.Source.Actions)
 	case !u.time.Before(o.Source.Expires):
 		return fmt.Sprintf("the approval ended at %s, before the action at %s", o.Source.Expires.Format(time.RFC3339),

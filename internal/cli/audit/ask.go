@@ -422,8 +422,8 @@ func exportCommand(a *verb.App) *cobra.Command {
 		Long: `Export entries of the log. CSV cells that a spreadsheet would take for a formula start
 with an apostrophe. For an export with proofs see "audit bundle".
 
-Entries above --ceiling are exported without their body: memories whose writers marked
-them so, and entries that quote, contain or derive from them. The position and the
+Entries above --ceiling are exported without their body: memories that their writers marked as
+more sensitive, and entries that quote, contain or derive from such memories. The position and the
 commitment are exported, so the tree can be computed from a redacted export too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

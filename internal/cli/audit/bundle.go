@@ -108,8 +108,8 @@ repeated: existing shards stay unchanged, and shards may be moved away. The file
 					if older > 0 {
 						ended += fmt.Sprintf(" at least %v ago", older)
 					}
-					fmt.Fprintf(cmd.OutOrStdout(), "nothing to seal: since the last shard in %s, or the log's beginning, no %s %s "+
-						"(UTC) after which a checkpoint was signed\n", dir, by, ended)
+					fmt.Fprintf(cmd.OutOrStdout(), "nothing to seal: since the last shard in %s, or since the log's beginning, "+
+						"no %s %s (UTC) and has a later checkpoint\n", dir, by, ended)
 					return told(cmd, l.Integrity())
 				}
 				return errors.Join(printBundles(cmd.OutOrStdout(), json, done), err, told(cmd, l.Integrity()))

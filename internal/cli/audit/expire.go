@@ -109,7 +109,7 @@ func printExpiry(w io.Writer, x *retain.Expiry) {
 			"chained it\n", x.UpTo, horizon, x.Statement, position.Text(x.Entry))
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.Refused)) {
-		fmt.Fprintf(w, "  LEFT: auditor %s refused the order, and its log still has the payloads: %s\n",
+		fmt.Fprintf(w, "  NOT ERASED: auditor %s refused the order, and its log still has the payloads: %s\n",
 			text.InertLine(id, 100),
 			text.InertLine(x.Refused[id], 300))
 	}

@@ -65,5 +65,5 @@ func verifyExport(a *verb.App, cmd *cobra.Command, f verifyFlags) error {
 		}
 	}
 	return &cli.Exit{Code: cli.ExitIncomplete, Text: "INCOMPLETE: the leaves are those of the checkpoints; the bodies " +
-		"were not checked, because that requires the log or a bundle"}
+		"were not checked, because a check of bodies requires the log or a bundle"}
 }

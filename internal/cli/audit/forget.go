@@ -58,7 +58,8 @@ func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []st
 	if cmd.Flags().Lookup("wait") != nil {
 		limit = "--wait"
 	}
-	return fmt.Errorf("not done after %v, when it waited for %s: %w; run it again with a longer %s", wait,
+	return fmt.Errorf("not finished after %v: the command was still waiting for %s: %w; run it again with a longer %s",
+		wait,
 		cmp.Or(c.Awaited(), "the pipeline"), err, limit)
 }
 
@@ -240,7 +241,7 @@ func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
 		}
 		fmt.Fprintf(w, "  %s: %s%s\n", text.InertLine(p.Where, 200), n, text.InertLine(p.What, 200))
 		if p.Left != "" {
-			fmt.Fprintf(w, "    LEFT: %s\n", text.InertLine(p.Left, 300))
+			fmt.Fprintf(w, "    NOT ERASED: %s\n", text.InertLine(p.Left, 300))
 		}
 	}
 	printAlso(w, r)

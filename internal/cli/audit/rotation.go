@@ -77,12 +77,13 @@ func (r *rotation) check() (stored bool, err error) {
 		return false, nil
 	}
 	if r.next.public == r.old.public {
-		return false, fmt.Errorf("%s has the same key as %s, %s: remove it, and the command makes a new key", r.next.file,
+		return false, fmt.Errorf("the new key in %s must differ from the old one, but it is the key in %s, %s: remove "+
+			"%[1]s, and the command makes a new key", r.next.file,
 			r.old.file, r.old)
 	}
 	if name := r.old.signer.Name(); r.next.signer.Name() != name {
-		return false, fmt.Errorf("the key in %s is %s, and the log's key has another name, %q: move the file away, and make "+
-			"a key of this name: lazaret key gen %[3]q %[1]s --pin auditor", r.next.file, r.next, name)
+		return false, fmt.Errorf("the key in %s is %s, but the log's key has the name %q: move the file away, and make a "+
+			"key of this name: lazaret key gen %[3]q %[1]s --pin auditor", r.next.file, r.next, name)
 	}
 	return false, nil
 }
@@ -108,13 +109,14 @@ func (r *rotation) checkNext() error {
 // that the last handover named, or "".
 func (r *rotation) checkOld(inForce string) error {
 	if inForce != "" && inForce != r.old.public {
-		return fmt.Errorf("the key in %s, %s, is not the key that the log was handed over to, %s: put the private key of "+
-			"the latter into this file, and run the command again", r.old.file, r.old, inForce)
+		return fmt.Errorf("the key in %s, %s, is not the key to which the log was handed over: put the private key of %s "+
+			"into this file, and run the command again", r.old.file, r.old, inForce)
 	}
 	p, ok := r.trust.Find(r.old.signer.Name(), r.old.signer.KeyHash())
 	if !ok || !p.Has(keys.RoleAuditor) {
-		return fmt.Errorf("the key in %s, %s, is not pinned in %s with the role %s, so nobody could follow its handover: "+
-			"put the log's own key into this file, or pin this one", r.old.file, r.old, r.trustFile, keys.RoleAuditor)
+		return fmt.Errorf("the key in %s, %s, is not pinned in %s with the role %s, so verifiers would refuse a handover "+
+			"that it signs: put the log's own key into this file, or pin the key that is in it", r.old.file, r.old,
+			r.trustFile, keys.RoleAuditor)
 	}
 	at, replaced, err := r.replacedAt(r.old)
 	if err != nil || !replaced {

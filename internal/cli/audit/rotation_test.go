@@ -128,15 +128,16 @@ func TestPromiseARotationRefusesKeysThatCannotTakePartInAHandover(t *testing.T) 
 			[]string{next, "was replaced when the log had 1 leaves"}},
 		{"a key that was replaced in another log as the next one", current, elsewhere, "",
 			[]string{next, "was replaced when the log had 9 leaves"}},
-		{"a retired key", retired, "", "", []string{file, "handed over to, " + public, "run the command again"}},
+		{"a retired key", retired, "", "", []string{file, "put the private key of " + public, "run the command again"}},
 		{"a retired key, which only the log knows", retired, "", string(unrecorded),
-			[]string{file, "handed over to, " + public}},
+			[]string{file, "put the private key of " + public}},
 		{"a retired key and a next one that is not the key in force", retired, other, "",
-			[]string{file, "handed over to, " + public}},
-		{"a next key with another name", current, named, "", []string{next, "another name", `lazaret key gen "log"`}},
+			[]string{file, "put the private key of " + public}},
+		{"a next key with another name", current, named, "",
+			[]string{next, `but the log's key has the name "log"`, `lazaret key gen "log"`}},
 		{"an operator's key as the next one", current, operator, "", []string{next, "[operator] and not for auditor"}},
 		{"the same key as the next one", current, current, "", nil}, // the handover to it is stored
-		{"an operator's key", operator, "", "", []string{file, "handed over to, " + public}},
+		{"an operator's key", operator, "", "", []string{file, "put the private key of " + public}},
 	} {
 		restoreFiles(t, data, good)
 		put := map[string]string{file: c.key, next: c.next, trustFile: c.trust}
@@ -218,7 +219,7 @@ func TestARotationRefusesAnOldKeyWhoseHandoverNobodyWouldAccept(t *testing.T) {
 		pinned.Write(trustFile), os.WriteFile(file+".next", []byte(private), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	refused("the same key", "has the same key as "+file)
+	refused("the same key", "but it is the key in "+file)
 	logIsSound(t, data, master, 0)
 }
 

@@ -99,7 +99,7 @@ restore).`,
 
 func printTrimming(w io.Writer, t *retain.Trimming, dry bool) {
 	for name, seq := range t.Auditors {
-		fmt.Fprintf(w, "auditor %s has signed for the ledger up to %d\n", text.InertLine(name, 100), seq)
+		fmt.Fprintf(w, "auditor %s has signed checkpoints of all ledger entries up to %d\n", text.InertLine(name, 100), seq)
 	}
 	horizon := t.Before.Format(time.RFC3339)
 	switch {

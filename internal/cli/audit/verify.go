@@ -82,11 +82,11 @@ the cosignatures of the quorum.
 If the auditor runs, the command requests a snapshot and verifies that; --offline disables
 this. --from and --to restrict the leaves, and the result is then incomplete.
 
-A verification of the whole log also checks the signatures of the people who decided holds,
-and that each action that the approval of a source covers rests on such a signature: in its
-session, before its end and its withdrawal, and within its number of actions. A decision whose
-signed note was erased lawfully, or may be in a gap, is unexplained, and the result incomplete.
-Any other decision without a signed note is a fault.
+A verification of the whole log also checks the signatures of the people who decided holds. An
+action that was allowed by the approval of a source must have such a signature too: it must be
+in the approval's session, before the approval ended or was withdrawn, and within its number of
+actions. A decision whose signed note was erased lawfully, or may be in a gap, is unexplained,
+and the result incomplete. Any other decision without a signed note is a fault.
 
 --export computes the tree of an export of all entries and compares it with signed
 checkpoints, which detects changed, omitted and moved lines. The bodies are not verified,

@@ -227,7 +227,7 @@ func init() { Verbs.Add("incident", incidentEvidenceCommand) }
 
 func incidentEvidenceCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder
-	c := &cobra.Command{Use: "evidence ID KIND:ID…", Short: "Sign additional evidence",
+	c := &cobra.Command{Use: "evidence ID KIND:ID…", Short: "Sign additional evidence for an incident",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := approval.NewOrder(approval.AddEvidence, s.Project, time.Now(), order.Life)

@@ -66,6 +66,6 @@ func worldCommand(a *verb.App) *cobra.Command {
 		c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 		c.Flags().BoolVar(&current, "current", false, "only current values")
 	}
-	return verb.Group("world", "The current state of the world: values that passed the gate, and withheld "+
+	return verb.Group("world", "What memory says about each subject: current values, which recalls admit, and withheld "+
 		"ones", ls, get)
 }

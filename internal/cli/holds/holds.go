@@ -305,7 +305,8 @@ func decidable(named []*arbiter.Hold, revision string) error {
 				h.State)}
 		}
 		if revision != "" && revision != h.Revision {
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again",
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has changed and has revision %s now: look "+
+				"at it again; nothing was signed",
 				h.ID, h.Revision)}
 		}
 		if err := holds.CheckShown(h); err != nil {
@@ -388,7 +389,8 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 	}
 	if len(out) != alike {
 		return nil, &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("%d holds are like %s by now, not %d: look at them again (lazaret holds ls), nothing was signed",
+			Text: fmt.Sprintf("%d open holds are similar to %s now, not %d: look at them again (lazaret holds ls); nothing "+
+				"was signed",
 				len(out), first.ID, alike)}
 	}
 	return out, nil

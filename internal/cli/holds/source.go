@@ -26,10 +26,10 @@ func sourceHelp(d approval.Decision) string {
 	}
 	return `
 
-If the user named a source and the action does what it says, the hold shows the source.
+If the user named a source and the action does what the source says, the hold shows the source.
 --source also approves this content of the source, for the session of the hold. Later
-actions that do what it says are then not held for their level or for following it.
-Money, credentials, rights, deletions, commands and standing instructions are held all
+actions that do what the source says are then not held for their level or for following the
+source. Money, credentials, rights, deletions, commands and standing instructions are held all
 the same. lazaret holds withdraw ends the approval.
 `
 }
@@ -114,9 +114,9 @@ func withdrawCommand(a *verb.App) *cobra.Command {
 		Use:   "withdraw HOLD",
 		Short: "Sign the end of the approval of a source",
 		Long: `Sign that the source which was approved together with HOLD is not approved any more. Later
-actions that do what it says are held again. Actions that the approval covered are not undone.
-The signer needs the same role as for an approval. An approval also ends when it expires,
-when its key is no longer pinned, and when the session starts anew or ends. Exit 2 when
+actions that do what the source says are held again. Actions that the approval covered are not
+undone. The signer needs the same role as for an approval. An approval also ends when it expires,
+when the approver's key is no longer pinned, and when the session starts anew or ends. Exit 2 when
 the statement was refused.`,
 		Example: "  lazaret holds withdraw h7aa553e26b5780e7 --key alice.key",
 		Args:    oneHold,

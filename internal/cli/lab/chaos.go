@@ -163,8 +163,8 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		kills = append(kills, fmt.Sprintf("%s %d", name, r.Kills[name]))
 		n += r.Kills[name]
 	}
-	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, "+
-		"%d blocks without a key, %d delays, %d stray frames in %.0f s, seed %d\n", "faults", n,
+	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d disconnections, %d clock jumps, %d times in bursts, %d full "+
+		"disks, %d blocks without a key, %d delays, %d stray frames in %.0f s, seed %d\n", "faults", n,
 		strings.Join(kills, ", "), r.Pauses, r.Partitions, r.ClockJumps, r.Stutters, r.FullDisks, r.HalfBlocks, r.Delays,
 		r.Strays, r.Seconds, r.Seed)
 	fmt.Fprintf(w, "%-14s %d drills, %d times a process took over from another\n", "", r.Drills, r.TookOver)

@@ -170,6 +170,6 @@ func printTotals(w io.Writer, sessions int, t *replay.Totals) {
 	fmt.Fprintf(w, "%-34s %8d\n", "ledger entries", t.Entries)
 	fmt.Fprintf(w, "%-34s %8d\n", "audited entries", t.Audited)
 	if t.Wrong > 0 {
-		fmt.Fprintf(w, "%-34s %8d\n", "CLAIMS THAT MUST NOT BE", t.Wrong)
+		fmt.Fprintf(w, "%-34s %8d\n", "WRONG CLAIMS", t.Wrong)
 	}
 }

@@ -93,10 +93,12 @@ func calibrationShowCommand(a *verb.App) *cobra.Command {
 				} else {
 					fmt.Fprintf(w, "%s/%s, policy entry %s: %d outcomes, the last %d judged at %s\n", c.Project, c.Agent, c.Class,
 						c.Total, c.N, c.Time.Format("2006-01-02 15:04:05"))
-					fmt.Fprintf(w, "  said %s, done %s, gap %+.2f, Brier %s, ECE %s\n\n", two(c.Confidence), two(c.Success), c.Gap,
+					fmt.Fprintf(w, "  mean confidence %s, success rate %s, gap %+.2f, Brier %s, ECE %s\n\n", two(c.Confidence),
+						two(c.Success), c.Gap,
 						two(c.Brier), two(c.ECE))
 					for _, b := range c.Bins {
-						fmt.Fprintf(w, "  from %s  %4d  said %s  done %s  %s\n", two(b.Low), b.N, two(b.Confidence), two(b.Success),
+						fmt.Fprintf(w, "  from %s  %4d  confidence %s  success %s  %s\n", two(b.Low), b.N, two(b.Confidence),
+							two(b.Success),
 							strings.Repeat("#", int(40*b.Success+0.5)))
 					}
 				}
@@ -106,7 +108,8 @@ func calibrationShowCommand(a *verb.App) *cobra.Command {
 				return nil
 			}
 			return &cli.Exit{Code: cli.ExitNegative,
-				Text: fmt.Sprintf("nothing was computed for %s/%s under %s: it takes 20 outcomes of actions with a confidence",
+				Text: fmt.Sprintf("nothing was computed for %s/%s under %s: a class needs 20 outcomes of actions with a "+
+					"stated confidence",
 					args[0], args[1], args[2])}
 		},
 	}

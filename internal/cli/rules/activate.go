@@ -38,7 +38,7 @@ command lists them and asks for confirmation; without a terminal it needs --yes.
 that lacks a group required by the active policy is refused.
 
 Exit codes: 0 in force in all partitions; 1 could not run; 2 not activated, and nothing has
-changed; 3 in force in some partitions, or not known: the output names them and what to do.`,
+changed; 3 in force in some partitions, or the result is not known: the output names the partitions and what to do.`,
 		Example: "  lazaret rules activate my-rules\n  lazaret rules activate my-rules --watch",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,7 +30,8 @@ func checkCommand(a *verb.App) *cobra.Command {
 		Use:   "check [DIR]",
 		Short: "Check rule packs (default the shipped ones)",
 		Long: `Check that a rule set loads, and find likely mistakes: rules that can never fire, that
-have no test, or that no index can select, unused names, expired exceptions. Each finding
+have no test, or that are evaluated for each entry because no index can select them, unused
+names, and expired exceptions. Each finding
 has its position in the file.
 
 An error prevents the set from loading, or is a rule without any effect. Exit codes:
@@ -178,8 +179,8 @@ func fieldsCommand(a *verb.App) *cobra.Command {
 		Use:   "fields",
 		Short: "List the fields, signals and functions for rule expressions",
 		Long: `List the names that rule expressions can use. A signal is computed from earlier events. For
-each signal, the list has the key by which these are stored, the time window, the limit per
-project, and the number of look-ups that one reading costs.`,
+each signal, the list has the key by which these events are stored, the time window, the limit
+per project, and the number of look-ups that one reading costs.`,
 		Example: "  lazaret rules fields --where 'kind == \"signal\"'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -61,10 +61,9 @@ func testCommand(a *verb.App) *cobra.Command {
 		Long: `Run the tests of a rule set (default the shipped one): its files *.test.yaml. A test has
 events, and states which rules fire, which do not, and the verdict.
 
---coverage also lists untested parts. These are rules that never fire or always fire. And,
-in macros and in the field when, they are operands of && and || and conditions of ?: that are
-never true or never false. With --threshold the command fails if less than this percentage is
-covered.`,
+--coverage also lists untested parts: rules that never fire or always fire; and in macros and
+in the conditions of rules, the operands of && and || and the conditions of ?: that are never
+true or never false. With --threshold the command fails if less than this percentage is covered.`,
 		Example: "  lazaret rules test ./rules --coverage --threshold 90\n  lazaret rules test --run 'write-path/.*canary'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

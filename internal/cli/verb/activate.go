@@ -32,7 +32,7 @@ func (a *App) Activate(use, short, do string, load func(args []string) ([]byte, 
 		Long: short + `.
 
 Exit codes: 0 in force in all partitions; 1 could not run; 2 refused, and nothing has changed;
-3 in force in some partitions, or not known: the output names them and what to do.`,
+3 in force in some partitions, or the result is not known: the output names the partitions and what to do.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := load(args)
 			if err != nil {
@@ -184,7 +184,8 @@ func (o *Operator) preflight(ctx context.Context, do string, bundle []byte, w io
 	}
 	if failed != nil && (added || answered == 0) {
 		return false, &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("not published: ingest does not answer for "+
-			"every partition (%v), and it could refuse the policy there: start it, and activate the policy again", failed)}
+			"every partition (%v), and it could refuse the policy there: start ingest, and activate the policy again",
+			failed)}
 	}
 	return already, nil
 }
@@ -216,7 +217,8 @@ func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Wri
 			continue
 		case time.Since(said) > askTime:
 			said = time.Now()
-			fmt.Fprintf(w, "in force in %d of %d partitions; ingest still works on earlier messages\n", len(out.in),
+			fmt.Fprintf(w, "in force in %d of %d partitions; in the others, ingest still works on earlier messages\n",
+				len(out.in),
 				streams.Partitions)
 		}
 		select {
@@ -272,8 +274,9 @@ func (o *outcome) err() error {
 	again := map[string]string{streams.DoActivateRules: "rules activate DIR",
 		streams.DoActivatePolicy: "policy activate FILE", streams.DoActivateTrust: "key activate FILE"}[o.do]
 	return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused in part: partitions %s have %s in force, and "+
-		"partitions %s keep what they had: %s%s\nput one of the two in force everywhere: lazaret %s, with the old one to go "+
-		"back", strings.Join(o.in, ", "), o.digest, strings.Join(o.refused, ", "), o.why, o.rest(), again)}
+		"partitions %s refused it and keep what they had: %s%s\nput one of the two in force everywhere, the new one "+
+		"again or the old one: lazaret %s", strings.Join(o.in, ", "), o.digest, strings.Join(o.refused, ", "), o.why,
+		o.rest(), again)}
 }
 
 // rest says which partitions have not decided, one line for each reason.

@@ -24,7 +24,8 @@ func TestTheOutcomeOfAnActivationNamesThePartitions(t *testing.T) {
 	}{
 		{outcome{refused: all}, cli.ExitNegative, []string{"refused: LZ401: w"}},
 		{outcome{in: all[:14], refused: all[14:15], unanswered: all[15:]}, cli.ExitIncomplete,
-			[]string{"and partitions 14 keep what they had: LZ401: w\npartitions 15 did not answer (nobody answers)\n",
+			[]string{"and partitions 14 refused it and keep what they had: LZ401: w\n" +
+				"partitions 15 did not answer (nobody answers)\n",
 				"lazaret policy activate FILE"}},
 		{outcome{refused: all[:14], undecided: all[14:]}, cli.ExitIncomplete,
 			[]string{"refused by 14 of 16 partitions: LZ401: w\npartitions 14, 15 have not decided yet\n"}},

@@ -47,7 +47,8 @@ Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
 	for _, e := range all {
 		parent, rest, err := root.Find(strings.Fields(e.parent))
 		if c := e.make(a); err != nil || len(rest) > 0 {
-			panic(fmt.Sprintf("the command %q is added below %q, which no list has", c.Name(), e.parent))
+			panic(fmt.Sprintf("the command %q is added below the command %q, which is in no list of commands", c.Name(),
+				e.parent))
 		} else {
 			parent.AddCommand(c)
 		}
