@@ -95,11 +95,14 @@ type reader struct {
 	ok    bool
 }
 
-// raw returns the part of the line that a node was read from.
-func (r *reader) raw(n syntax.Node) string {
+// source returns the part of the line that a node was read from.
+func (r *reader) source(n syntax.Node) string {
 	to := min(int(n.End().Offset()), len(r.line))
-	return strings.ReplaceAll(r.line[min(int(n.Pos().Offset()), to):to], "\\\n", "")
+	return r.line[min(int(n.Pos().Offset()), to):to]
 }
+
+// raw is source without the ends of lines that go on.
+func (r *reader) raw(n syntax.Node) string { return strings.ReplaceAll(r.source(n), "\\\n", "") }
 
 func (r *reader) stmts(all []*syntax.Stmt) {
 	for _, s := range all {
@@ -219,10 +222,19 @@ func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 	x := redirect{op: ">", errors: d.N != nil && d.N.Value != "1", to: r.word(d.Word)}
 	switch d.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
+		end := x.to.text
 		x.op, x.to = "<<", token{}
+		if d.Hdoc != nil { // bash ends at the first line that is the word, also in an expansion
+			ended := false
+			for line := range strings.Lines(r.source(d.Hdoc)) {
+				r.ok = r.ok && !ended
+				ended = strings.Trim(line, "\t\n") == end
+			}
+		}
 		if quoted := strings.ContainsAny(r.raw(d.Word), `'"\`); d.Hdoc != nil && quoted {
 			x.to.text = d.Hdoc.Lit()
 		} else if d.Hdoc != nil {
+			r.ok = r.ok && !strings.Contains(r.source(d.Hdoc), "\\\n")
 			r.parts(&x.to, d.Hdoc.Parts, "$`\\\n")
 		}
 	case syntax.WordHdoc:
@@ -284,6 +296,10 @@ func (r *reader) parts(t *token, parts []syntax.WordPart, escaped string) {
 		case *syntax.ParamExp:
 			r.parameter(t, p)
 		case *syntax.CmdSubst:
+			if p.Backquotes { // bash ends at the next one, also in quotes
+				inner := strings.TrimSuffix(strings.TrimPrefix(r.source(p), "`"), "`")
+				r.ok = r.ok && !strings.ContainsAny(inner, "`\\")
+			}
 			r.run(t, p, p.Stmts)
 		case *syntax.ProcSubst:
 			t.text, t.pipe = t.text+"/dev/fd/63", p.Op == syntax.CmdIn
@@ -396,6 +412,8 @@ func (r *reader) parameter(t *token, p *syntax.ParamExp) {
 		}
 		return
 	}
+	// Bash runs a process substitution in the expansion, and the parser reads it as text.
+	r.ok = r.ok && !strings.Contains(raw, "<(") && !strings.Contains(raw, ">(")
 	t.unknown, t.glob = true, false
 	words := []token{{text: ":"}}
 	if p.Excl || p.Slice != nil || p.Index != nil || p.Exp != nil && p.Exp.Op == syntax.OtherParamOps {

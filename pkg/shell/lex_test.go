@@ -17,7 +17,7 @@ var nastyLines = map[string]string{
 	// Quotes
 	"cp evil $'CLAUDE\\x2emd'": "CLAUDE.md: evil", "cp evil $'\\u0043LAUDE\\56md'": "CLAUDE.md: evil",
 	"cp evil $'CLAUDE\\456md'": "CLAUDE.md: evil", "cp evil $'CLAUDE.md\\0x'": "CLAUDE.md: evil",
-	"cp evil $'\\x{43}LAUDE.md'": "CLAUDE.md: evil", "cp evil $'CLAUDE.md\\''": "",
+	"cp evil $'\\x{43}LAUDE.md'": "CLAUDE.md: evil", "cp evil $'CLAUDE.md\\''": "CLAUDE.md: ?",
 	`cp evil "CLAUDE"'.md'`: "CLAUDE.md: evil", `cp evil CLAUDE\.md`: "CLAUDE.md: evil",
 	"cp evil $\"CLAUDE.md\"": "CLAUDE.md: evil", `c\p evil CLAUDE.md`: "CLAUDE.md: evil",
 	"c''p evil CLAUDE.md": "CLAUDE.md: evil", "\\done; cp evil CLAUDE.md": "CLAUDE.md: ?", "sort '' CLAUDE.md": "",
@@ -41,7 +41,10 @@ var nastyLines = map[string]string{
 	"diff <(git show HEAD:CLAUDE.md) CLAUDE.md":             "",
 	"cat < $(cp evil CLAUDE.md)":                            "CLAUDE.md: evil",
 	"echo x > \"$(cp evil CLAUDE.md; echo x)\"":             "CLAUDE.md: evil; CLAUDE.md: line",
-	"echo `echo \\`cp evil CLAUDE.md\\``":                   "CLAUDE.md: evil",
+	"echo `echo \\`cp evil CLAUDE.md\\``":                   "CLAUDE.md: ?",
+	"cat <<E\n${x:-\nE\ncp evil CLAUDE.md\n}\nE\n":          "CLAUDE.md: ?",
+	"cat <<E\na \\\nE\nit's\nE\ncp evil CLAUDE.md #'":       "CLAUDE.md: ?",
+	"echo ${x:-<(cp evil CLAUDE.md)}":                       "CLAUDE.md: ?",
 	"cp evil ${X:-CLAUDE.md}":                               "CLAUDE.md: evil?",
 	"cp evil ${X:-\"CLAUDE\".md}":                           "CLAUDE.md: evil?",
 	"cp evil $(echo 'CLAUDE'.md)":                           "CLAUDE.md: evil?",
@@ -142,7 +145,7 @@ func bashRuns(t *testing.T, bash, dir, line string) (calls [][]string) {
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bash, "--norc", "-c", `command_not_found_handle() { printf '%s\0' "$@" $'\1' >&9; }
+	cmd := exec.CommandContext(ctx, bash, "--norc", "-c", `command_not_found_handle() { printf '%s\0' "${@//$'\n'/$'\2'}" $'\1' >&9; }
 readonly -f command_not_found_handle
 eval "$1"`, "bash", line)
 	cmd.Dir, cmd.Env = dir, []string{"PATH=/nowhere", "HOME=/nowhere", "LC_ALL=C.UTF-8"}
@@ -157,7 +160,7 @@ eval "$1"`, "bash", line)
 		t.Fatal(err)
 	}
 	cmd.Wait() // the line may fail
-	for call := range strings.SplitSeq(string(out), "\x01\x00") {
+	for call := range strings.SplitSeq(strings.ReplaceAll(string(out), "\x02", "\n"), "\x01\x00") {
 		if call != "" {
 			calls = append(calls, strings.Split(strings.TrimSuffix(call, "\x00"), "\x00"))
 		}

@@ -50,7 +50,8 @@ func Sinks(line string, files Files) []Sink {
 		}
 		return s.found
 	}
-	if all := s.names(strings.NewReplacer("\\\n", "", "\x00", "").Replace(line), false); len(all) > 0 {
+	unquoted := strings.NewReplacer("\\\n", "", "\\", "", "\x00", "").Replace(line)
+	if all := append(s.names(line, false), s.names(unquoted, false)...); len(all) > 0 {
 		return []Sink{{To: all[0]}}
 	}
 	return nil
