@@ -90,6 +90,9 @@ func checkHome(a Address, h *beliefs.Home) error {
 	return nil
 }
 
+// FileKey begins the key of a memory that is a file which an agent's host loads. The path follows.
+const FileKey = "file:"
+
 // MemoryEntry is the body of a memory write. The new belief is a candidate and stays hidden until
 // the arbiter's verdict.
 type MemoryEntry struct {
@@ -108,6 +111,7 @@ type MemoryEntry struct {
 	ValidTo     time.Time      `json:"valid_to,omitzero"`
 	Features    text.Features  `json:"features,omitzero"`
 	Belief      BeliefRef      `json:"belief"`
+	Asked       bool           `json:"asked,omitzero"`      // the user asked for a change of the file that Key names
 	Repeats     uint64         `json:"repeats,omitzero"`    // how often identical content was written before
 	FirstSeen   time.Time      `json:"first_seen,omitzero"` // when identical content was first written, under any key
 	// KeyHolder is the origin of the memory under the same key, which this write would replace. It is empty if there is

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -14,54 +13,6 @@ import (
 	"lazaret/pkg/shell"
 	"lazaret/streams"
 )
-
-// memoryFiles are the lower-case names of files that coding agents load into their context at every
-// start, according to their documentation.
-var memoryFiles = map[string]bool{
-	"claude.md": true, "claude.local.md": true, "agents.md": true, "agents.override.md": true, "agent.md": true,
-	"gemini.md": true, "memory.md": true, "copilot-instructions.md": true, "skill.md": true,
-	".cursorrules": true, ".windsurfrules": true, ".clinerules": true, ".goosehints": true, ".rules": true,
-}
-
-// sourceCode are the endings of source code. A package may be called memory.
-var sourceCode = map[string]bool{".c": true, ".cc": true, ".cpp": true, ".cs": true, ".css": true, ".go": true, ".h": true,
-	".hpp": true, ".html": true, ".java": true, ".js": true, ".jsx": true, ".kt": true, ".mjs": true, ".php": true,
-	".proto": true, ".py": true, ".rb": true, ".rs": true, ".scala": true, ".sql": true, ".swift": true, ".ts": true,
-	".tsx": true, ".zig": true}
-
-// memoryFolders are folders, anywhere in a path, whose files are loaded the same way, except source code.
-var memoryFolders = []string{"memory", "memories", "memory-bank", ".clinerules"}
-
-// memoryParts are parts of the paths of agents' own folders whose files are loaded the same way.
-var memoryParts = []string{
-	"/.claude/agents/", "/.claude/commands/", "/.claude/skills/", "/.claude/rules/", "/.claude/output-styles/",
-	"/.cursor/rules/", "/.windsurf/rules/", "/.github/instructions/", "/.codex/prompts/", "/.agents/skills/",
-}
-
-// IsMemoryFile reports whether an agent loads a file as its memory. It ignores letter case, as some
-// file systems do.
-func IsMemoryFile(file string) bool {
-	p := strings.ToLower(path.Clean("/" + strings.ReplaceAll(file, `\`, "/")))
-	if memoryFiles[path.Base(p)] {
-		return true
-	}
-	for _, part := range memoryParts {
-		if strings.Contains(p, part) {
-			return true
-		}
-	}
-	if sourceCode[path.Ext(p)] {
-		return false
-	}
-	for _, dir := range strings.Split(path.Dir(p), "/") {
-		for _, m := range memoryFolders {
-			if dir == m {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // memoryWrite is a write of a call to a memory file.
 type memoryWrite struct {
@@ -198,8 +149,8 @@ const maxLinks = 16
 
 // memoryFile returns the memory file that a path names, itself or by symbolic links, or "".
 func (h *handler) memoryFile(file string) string {
-	if file == "" || IsMemoryFile(file) || h.cfg.Read == nil {
-		if IsMemoryFile(file) {
+	if file == "" || shell.IsMemoryFile(file) || h.cfg.Read == nil {
+		if shell.IsMemoryFile(file) {
 			return file
 		}
 		return ""
@@ -218,7 +169,7 @@ func (h *handler) memoryFile(file string) string {
 		if rel, err := filepath.Rel(home, at); err == nil && !strings.HasPrefix(rel, "..") {
 			name = rel
 		}
-		if IsMemoryFile(name) {
+		if shell.IsMemoryFile(name) {
 			return name
 		}
 		to, err := os.Readlink(at)
@@ -239,7 +190,7 @@ func (h *handler) fileKey(file string) string {
 	if err == nil && filepath.IsAbs(file) && !strings.HasPrefix(rel, "..") {
 		file = rel
 	}
-	return "file:" + streams.Clip(filepath.ToSlash(file), 900)
+	return streams.FileKey + streams.Clip(filepath.ToSlash(file), 900)
 }
 
 func nonEmpty(in []string) (out []string) {

@@ -127,7 +127,7 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 	what := h.e.Tool
 	switch {
 	case p.Foreign:
-		what += ", since the text that it writes into the agent's memory comes from the web or a mail,"
+		what += ", since the text that it writes into the agent's memory comes from the web, a mail or a tool,"
 	case p.Action.Host != "":
 		what += ", since the text that it writes into the agent's memory is not known,"
 	}
@@ -144,11 +144,12 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 		position.Text(rep.Seq) + ")"}}, streams.Allow, nil
 }
 
-// foreign reports whether an allowed memory write has text of the web or of a mail, and no person approved it. A store
-// would serve the text as context only, but the host loads the file as instructions.
+// foreign reports whether an allowed memory write has text of the web, of a mail or of a tool, and no person approved
+// it. A store would serve the text as context only, but the host loads the file as instructions. Text of documents,
+// which may be files of the project, is not foreign here.
 func foreign(v *streams.VerdictEntry) bool {
 	return v != nil && v.Resolved == nil && v.Belief != nil && !v.Learn &&
-		(v.Belief.Origin == beliefs.OriginWeb || v.Belief.Origin == beliefs.OriginEmail)
+		v.Belief.Origin.External() && v.Belief.Origin != beliefs.OriginDocument
 }
 
 // patient calls await, which waits for the decision on a hold. If the hold is still open after wait, patient

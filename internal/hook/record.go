@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"lazaret/client"
 	"lazaret/internal/content"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/shell"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -209,7 +211,13 @@ func (h *handler) words() []string {
 	if h.e.mcp {
 		read = content.All // the server also chose the field names
 	}
-	return append(nonEmpty([]string{h.e.Error}), read(h.e.Response)...)
+	words := append(nonEmpty([]string{h.e.Error}), read(h.e.Response)...)
+	if h.e.mcp {
+		return words
+	}
+	// The host's own tools repeat their input: the path of a file, the text that the agent wrote.
+	sent := content.Strings(h.e.Input)
+	return slices.DeleteFunc(words, func(s string) bool { return slices.Contains(sent, s) })
 }
 
 // place returns the file or URL that a call names.
@@ -223,6 +231,9 @@ func (h *handler) origin() beliefs.Origin {
 	if h.e.mcp {
 		return beliefs.OriginTool
 	}
+	if h.e.tool() == "Bash" && shell.Kind(h.input().Command) != shell.Other {
+		return beliefs.OriginDocument // what it prints is in files, or comes from programs of the folder
+	}
 	return originOf(h.e.tool())
 }
 
@@ -231,7 +242,7 @@ func originOf(tool string) beliefs.Origin {
 	switch tool {
 	case "WebFetch", "WebSearch":
 		return beliefs.OriginWeb
-	case "Read", "Grep", "NotebookRead":
+	case "Read", "Grep", "NotebookRead", "Glob", "LS", "Write", "Edit", "MultiEdit", "NotebookEdit":
 		return beliefs.OriginDocument
 	}
 	return beliefs.OriginTool

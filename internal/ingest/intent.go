@@ -7,6 +7,7 @@ import (
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/intent"
+	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
 
@@ -123,7 +124,8 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 	if err != nil || len(said.Words) == 0 {
 		return err
 	}
-	e.Intent = said.Relate(e.Tool, arguments(e.Args), e.Features.Carriers)
+	args := arguments(e.Args)
+	e.Intent = policy.Relate(said, e.Tool, args, e.Features.Carriers)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
@@ -34,6 +35,14 @@ func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryH
 	weakest, shares, err := f.lineage(st, a, m, e)
 	if err != nil {
 		return nil, err
+	}
+	if file, ok := strings.CutPrefix(m.Key, streams.FileKey); ok {
+		weakest = ofFile(weakest, e)
+		said, err := f.userSaid(st, a.Project, a.Agent, e.Session)
+		if err != nil {
+			return nil, err
+		}
+		e.Asked = said.AsksToChange([]string{file})
 	}
 	if m.Home != nil {
 		weakest, e.UserWord, e.Via = m.Home.Shared(weakest), false, m.Home.Belief
@@ -94,6 +103,17 @@ func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryH
 		return nil, err
 	}
 	return admission(streams.TypeMemory, a.Project, e)
+}
+
+// ofFile returns the origin of a text that is written into a file which a host loads. Documents that the agent read are
+// mostly other files of the project, so text of a tool weighs more here.
+func ofFile(weakest beliefs.Origin, e *streams.MemoryEntry) beliefs.Origin {
+	i := slices.IndexFunc(e.Parents, func(p streams.Parent) bool { return p.Origin == beliefs.OriginTool })
+	if weakest != beliefs.OriginDocument || i < 0 {
+		return weakest
+	}
+	e.Via = e.Parents[i].ID
+	return beliefs.OriginTool
 }
 
 // lineage finds the declared and undeclared parents of a memory write. weakest is the write's origin: that of its

@@ -44,6 +44,12 @@ type Relation struct {
 	// locks, commands and approvals, and not for receivers that occur only in a sentence of the
 	// source.
 	Handed bool `json:"handed,omitzero"`
+	// Ordinary is set if the user wants something done, and the call only builds or tests, or writes files that neither
+	// agents nor programs follow by themselves.
+	Ordinary bool `json:"ordinary,omitzero"`
+	// Files is set if the call does nothing but write files, and the user asked for a change of each of them
+	// by its name.
+	Files bool `json:"files,omitzero"`
 }
 
 // also has additional acts of verbs that people use for several acts.

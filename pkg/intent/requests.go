@@ -433,8 +433,8 @@ func (x *Value) address() bool {
 func (x *Value) single() bool { return x.distinctive() || x.address() }
 
 // Relate compares a call with the user's words, with each of the user's requests, and with the
-// sources that the words name.
-func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier) *Relation {
+// sources that the words name. files are the files that the call writes, if it does nothing else.
+func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier, files ...string) *Relation {
 	r := Relate(s.Words, tool, args, carriers)
 	if len(s.Requests) == 0 {
 		return r
@@ -457,6 +457,7 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	case r.Strange == "":
 		r.Other = s.other(c, r, parties)
 	}
+	s.relateFiles(c, r, files)
 	if reflect.ValueOf(r).Elem().IsZero() {
 		return nil
 	}

@@ -3,7 +3,6 @@ package policy
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"lazaret/pkg/shell"
 )
@@ -40,7 +39,7 @@ func settingsNamed(args any) bool {
 	m, _ := args.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		for _, s := range texts(m[name]) {
-			if slices.Contains(pathArguments, strings.ReplaceAll(strings.ToLower(name), "_", "")) && shell.Started(s) ||
+			if slices.Contains(pathArguments, plainArgument(name)) && shell.Started(s) ||
 				slices.ContainsFunc(shell.Patched(s), shell.Started) {
 				return true
 			}

@@ -40,6 +40,7 @@ type directive struct {
 	commands                           bool // it has more than a request
 	userNamed                          bool // the user named its source
 	handed                             bool // the user left it to the source to say what to do
+	document                           bool // it is in a document that was read
 	carriers, names                    []uint32
 	sentences                          [][]uint32
 	named                              [][]uint32 // carriers in each sentence
@@ -68,6 +69,9 @@ func (n *directive) bytes(e index.Encoder) index.Encoder {
 	if n.handed {
 		flags |= 16
 	}
+	if n.document {
+		flags |= 32
+	}
 	e.Num(flags)
 	e.Num(uint64(len(n.sentences)))
 	for _, st := range n.sentences {
@@ -89,7 +93,7 @@ func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	n.names, buf = d.Into(buf)
 	flags := d.Num()
 	n.memory, n.commands, n.userNamed, n.own = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0
-	n.handed = flags&16 != 0
+	n.handed, n.document = flags&16 != 0, flags&32 != 0
 	n.sentences = n.sentences[:0]
 	for range min(d.Num(), maxSentences) {
 		var st []uint32
@@ -147,6 +151,7 @@ func (s *State) noteDirective() {
 		names:     names,
 		userNamed: in.userNamed,
 		handed:    in.handed,
+		document:  s.document(),
 		commands:  in.directives.found&commanding != 0,
 	}
 	if n.commands {

@@ -73,7 +73,8 @@ func (s *State) echo() []*Served {
 	}
 	ids = s.notesHere(notesRead, ids)
 	read := ids[:len(ids):len(ids)]
-	for _, id := range s.notesHere(notesRecalled, nil) {
+	recalled := s.notesHere(notesRecalled, nil)
+	for _, id := range recalled {
 		if !slices.Contains(read, id) {
 			ids = append(ids, id)
 		}
@@ -99,6 +100,9 @@ func (s *State) echo() []*Served {
 			continue
 		}
 		buf = n.read(b, buf[:0])
+		if n.own && bytes.HasPrefix(n.source, ofTool) && slices.Contains(read, id) && !slices.Contains(recalled, id) {
+			continue // a call of this session wrote it, perhaps this call itself
+		}
 		same := slices.Contains(here, id)
 		// The permission to follow the source (handed) counts only in the session in which the user gave it.
 		n.handed = n.handed && slices.Contains(read, id)
@@ -126,13 +130,23 @@ func (s *State) echo() []*Served {
 	return s.servedBy
 }
 
+// ofTool begins the source of a memory that a call of a tool of the host writes.
+var ofTool = []byte("tool:")
+
 // match returns how the action carries out one of the note's sentences, or nil. It prefers a
 // sentence that asks for more than the user did (UserNamed is false).
 func (s *State) match(n *directive, same bool) (best *Served) {
 	in, c := s.In, s.In.call
+	if in.intent.Files && !n.document && s.writesOut(n) {
+		return &Served{By: "value", Value: streams.Clip(in.Action.Text, 120)}
+	}
 	for i, words := range n.sentences {
 		commands := hasHash(words, intent.Command)
 		if sv := s.serves(n.named[i], words, commands, same); sv != nil {
+			// The user asked for the change of the file, and a document says what may be in it. Or the user wants
+			// something done, and a document says how to build or test, or only mentions a change.
+			sv.UserNamed = sv.UserNamed || n.document && !commands && (in.intent.Files ||
+				in.intent.Ordinary && (sv.By == "tool" || in.Action.Args["command"] != nil))
 			// The user handed over the steps to the source of the note, and this sentence may be one of them.
 			sv.UserNamed = sv.UserNamed || n.handed && !commands && in.intent.Handed
 			if !sv.UserNamed {
@@ -162,6 +176,19 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 		}
 	}
 	return nil
+}
+
+// writesOut reports whether the action writes a sentence of a note into a file. Nearly all words of the sentence in the
+// file must be in one of the note's.
+func (s *State) writesOut(n *directive) bool {
+	if !s.writesRead {
+		s.writes, s.writesRead = intent.Sentences(s.In.Action.Text), true
+	}
+	return slices.ContainsFunc(s.writes, func(written []uint32) bool {
+		return slices.ContainsFunc(n.sentences, func(words []uint32) bool {
+			return 4*count(words, written) >= 3*len(written)
+		})
+	})
 }
 
 // serves compares the action with one sentence that asks for something. It compares their carriers,
@@ -204,7 +231,8 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 		return &Served{By: "value", Value: streams.Clip(strong.Text, 120), UserNamed: named}
 	case same && unexplained > 1:
 		return &Served{By: "value", Value: streams.Clip(c.Values[0].Text, 120), UserNamed: named}
-	case !asks, shared == 0 && len(c.Values) > 0 && !commands && (in.intent.Asked || in.intent.Deed):
+	case !asks, shared == 0 && len(c.Values) > 0 && !commands &&
+		(in.intent.Asked || in.intent.Deed || in.intent.Files):
 		// The tool's name says little if the user asked for an action of this kind.
 		return nil
 	}

@@ -74,6 +74,7 @@ type Memory struct {
 	Parents   []string `cel:"parents"`
 	Repeats   int64    `cel:"repeats" doc:"how often the same content was seen before in the project"`
 	Age       float64  `cel:"age" doc:"seconds since the same content was first seen; -1 if never"`
+	Asked     bool     `cel:"asked" doc:"the key names a file, and the user asked in the session for a change of it by its name"`
 	Belief    *Belief  `cel:"belief"`
 }
 
@@ -99,6 +100,7 @@ type Action struct {
 	Asked         bool           `cel:"asked" doc:"the user's words in the session ask for what the tool does"`
 	Deed          bool           `cel:"deed" doc:"the user's words in the session ask for what the tool does, by whatever medium"`
 	Strange       string         `cel:"strange" doc:"path of an argument that names a single thing, if the user's words name neither the tool's act nor any argument; else empty"`
+	Ordinary      bool           `cel:"ordinary" doc:"the user wants something done, and the action only builds or tests, or writes files that neither agents nor programs follow by themselves"`
 	Other         string         `cel:"other" doc:"path of an argument that names a single thing, if the user asked for such an act on other things only; else empty"`
 	Repeated      bool           `cel:"repeated" doc:"no rule had a finding on the same call earlier, after similar words of the user"`
 	Unseen        bool           `cel:"unseen" doc:"the session contains an observation that was rejected and not judged"`

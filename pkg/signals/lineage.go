@@ -46,6 +46,7 @@ type Lineage struct {
 	Age         float64 `cel:"age" doc:"seconds since it was first named"`
 	User        bool    `cel:"user" doc:"the user also named it, at any time, or named its owner in this session"`
 	SourceNamed bool    `cel:"source_named" doc:"in this session the user named its source: a file, address or sender"`
+	Document    bool    `cel:"document" doc:"the event that named it first is a document that was read"`
 	Listed      bool    `cel:"listed" doc:"it is the value of a field, not only in a sentence, of a source that the user named in this session"`
 	New         bool    `cel:"new" doc:"no earlier entry named it"`
 	Target      bool    `cel:"target" doc:"for actions: it is in a short argument, and not only the host of an e-mail address"`
@@ -216,6 +217,7 @@ func (s *State) lineage() []*Lineage {
 			),
 			User:        m.ref&index.NamedByUser != 0 || in.byUser(m.carrier),
 			SourceNamed: r.userNamed,
+			Document:    r.document,
 			Listed:      slices.Contains(in.intent.Listed, m.carrier),
 			New:         r.event == in.Event.ID,
 			Target:      in.isTarget(kind, value),
@@ -255,6 +257,7 @@ func (s *State) lineage() []*Lineage {
 				Source:      r.src,
 				Session:     r.session,
 				Age:         s.since(r.at),
+				Document:    r.document,
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/intent"
 	"lazaret/pkg/signals/index"
 	"lazaret/streams"
@@ -15,6 +16,7 @@ type origin struct {
 	origin, event, src, session, agent, belief string
 	external                                   bool
 	userNamed                                  bool // the user named its source
+	document                                   bool // it is a document
 	at                                         time.Time
 	// source, in and by distinguish the members of a cluster. cluster is the cluster that this
 	// content founds.
@@ -36,6 +38,9 @@ func (s *State) ownOrigin(b *index.Index) uint32 {
 	if in.userNamed {
 		flags |= 2
 	}
+	if s.document() {
+		flags |= 4
+	}
 	e.Num(flags)
 	e.Num(uint64(in.Event.Time.UnixNano()))
 	for _, v := range [...]string{s.origin, in.Event.ID, in.shortSource(), in.Event.Session, in.Event.Agent,
@@ -48,6 +53,11 @@ func (s *State) ownOrigin(b *index.Index) uint32 {
 	e = binary.BigEndian.AppendUint64(e, s.founds)
 	s.ownRef, s.noted = b.NewPosting(s.t.Give(e), index.MaxRef).Ref, true
 	return s.ownRef
+}
+
+// document reports whether the input is a document that was read.
+func (s *State) document() bool {
+	return s.In.Event.Kind == "observation" && s.In.Event.Origin == string(beliefs.OriginDocument)
 }
 
 // shortSource returns the source that records have.
@@ -74,7 +84,8 @@ func (s *State) member() [3]uint32 {
 func readOrigin(b []byte) *origin {
 	d := index.Decoder(b)
 	flags := d.Num()
-	h := &origin{external: flags&1 != 0, userNamed: flags&2 != 0, at: time.Unix(0, int64(d.Num())).UTC()}
+	h := &origin{external: flags&1 != 0, userNamed: flags&2 != 0, document: flags&4 != 0,
+		at: time.Unix(0, int64(d.Num())).UTC()}
 	texts := string(d) // one copy, which all fields share
 	size := len(d)
 	for _, v := range [...]*string{&h.origin, &h.event, &h.src, &h.session, &h.agent, &h.belief} {
@@ -105,7 +116,8 @@ func (s *State) originOf(ref uint32) *origin {
 	if in := s.In; s.noted && ref == s.ownRef {
 		if s.ownRec == nil {
 			s.ownRec = &origin{origin: s.origin, event: in.Event.ID, src: in.shortSource(), session: in.Event.Session,
-				agent: in.Event.Agent, belief: in.belief, external: s.extern, userNamed: in.userNamed, at: in.Event.Time}
+				agent: in.Event.Agent, belief: in.belief, external: s.extern, userNamed: in.userNamed, document: s.document(),
+				at: in.Event.Time}
 		}
 		return s.ownRec
 	}

@@ -97,6 +97,7 @@ func readMemory(e *streams.Entry, m *streams.MemoryEntry) []*Input {
 		Parents:   m.DerivedFrom,
 		Repeats:   int64(m.Repeats),
 		Age:       age,
+		Asked:     m.Asked,
 		Belief:    belief(&m.Belief),
 	}
 	return []*Input{in}
@@ -125,6 +126,7 @@ func readAction(e *streams.Entry, a *streams.ActionEntry) []*Input {
 	}
 	in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
 	in.Action.Strange, in.Action.Other, in.Action.Deed = in.intent.Strange, in.intent.Other, in.intent.Deed
+	in.Action.Ordinary = in.intent.Ordinary
 	in.Action.Repeated = a.Repeats != ""
 	args := ""
 	if len(in.Content.Views) > 0 {

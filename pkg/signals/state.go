@@ -36,6 +36,8 @@ type State struct {
 	servedBy   []*Served
 	servedOn   []streams.Rest // the contents of servedBy
 	servedRead bool
+	writes     [][]uint32 // the sentences of a file that the action writes; see writesOut
+	writesRead bool
 	pushed     []*Push
 	pushesRead bool
 	contents   []uint32 // scratch

@@ -11,6 +11,7 @@ import (
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/intent"
 	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/policy"
 	"lazaret/pkg/rules"
 	"lazaret/pkg/signals/index"
 	"lazaret/pkg/text"
@@ -188,6 +189,10 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 		tl.said[at] = said
 	}
 	switch b := body.(type) {
+	case *streams.MemoryEntry:
+		if file, ok := strings.CutPrefix(b.Key, streams.FileKey); ok {
+			b.Asked = said.AsksToChange([]string{file})
+		}
 	case *streams.ObservationEntry:
 		if b.Origin == beliefs.OriginUser {
 			for _, x := range b.Blocks {
@@ -209,7 +214,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 		if streams.Unmarshal(b.Args, &args) != nil {
 			args = nil
 		}
-		b.Intent = said.Relate(b.Tool, args, b.Features.Carriers)
+		b.Intent = policy.Relate(said, b.Tool, args, b.Features.Carriers)
 		said.Look(said.Looks(b.Tool, args, tl.read[at]))
 		tl.calls[at+"\x00"+b.Tool] = called{said.Named("", args), said.HandsOver(b.Tool, "", args)}
 	}

@@ -1,0 +1,102 @@
+package intent
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/text"
+)
+
+// changing are deeds of requests to change a file. rewording are further verbs for it.
+var (
+	changing = func() (hs []uint32) {
+		for _, w := range []string{"update", "create", "add", "write", "copy", "merge"} {
+			hs = append(hs, Hash(deeds[Stem(w)]))
+			if w != "copy" && w != "merge" {
+				hs = append(hs, vaguely(deeds[Stem(w)]))
+			}
+		}
+		return Distinct(hs)
+	}()
+	rewording = stemHashes("remove rewrite reword shorten simplify translate tidy duplicate")
+	// A request with a word of each of these may ask for the opposite: do not touch, don't add anything.
+	negating  = stemHashes("not don never avoid")
+	forbidden = stemHashes("touch change edit modify alter anything")
+)
+
+func stemHashes(words string) (hs []uint32) {
+	for _, w := range strings.Fields(words) {
+		hs = append(hs, Hash(Stem(w)))
+	}
+	return Distinct(hs)
+}
+
+// AsksToChange reports whether the user asked for a change of each of the files by its name. One request must have
+// the name and a verb of changing. A request to know something, or with a negation, does not count.
+func (s *Said) AsksToChange(files []string) bool {
+	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
+		return !slices.ContainsFunc(s.Requests, func(q Ask) bool { return q.changes(file) })
+	})
+}
+
+// changes reports whether a request asks for a change of a file. Of its path, the request must have the name.
+func (q *Ask) changes(file string) bool {
+	name := text.Normalize(path.Base(strings.ReplaceAll(file, `\`, "/")))
+	words := SplitName(name)
+	if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool {
+		s := Stem(w)
+		return !Has(q.Named, Hash(s)) && !(dull[s] && Has(q.Words, Hash(s))) // agent in AGENTS.md is dull
+	}) {
+		return false
+	}
+	return Has(q.Words, handed) && (Count(q.Words, negating) == 0 || Count(q.Words, forbidden) == 0) &&
+		(Count(q.Words, changing) > 0 || Count(q.Words, rewording) > 0)
+}
+
+// Wants reports whether the user wants something done, and not only to know something.
+func (s *Said) Wants() bool { return s.marked(handed) }
+
+// relateFiles completes a relation with the files that the call writes.
+func (s *Said) relateFiles(c *Call, r *Relation, files []string) {
+	if !s.AsksToChange(files) {
+		return
+	}
+	r.Files, r.Strange, r.Other = true, "", ""
+	for i := range c.Values {
+		if v := &c.Values[i]; slices.Contains(files, v.Text) && !slices.Contains(r.Values, v.Path) {
+			r.Values = append(r.Values, v.Path)
+		}
+	}
+	slices.Sort(r.Values)
+}
+
+// Unrelated reports whether the user's words are understood, and a relation says that they have nothing to do with the
+// call. nil is such a relation.
+func (s *Said) Unrelated(r *Relation) bool {
+	return understood(s.Words) && (r == nil || !r.Asked && !r.Deed && !r.Handed && !r.Files && r.Values == nil &&
+		r.Carriers == nil)
+}
+
+// maxWritten is the maximum number of sentences of a text that are compared, and leastWritten the minimum number of
+// their words.
+const (
+	maxWritten   = 400
+	leastWritten = 3
+)
+
+// Sentences returns the words of each sentence of a text that a call writes, without short sentences.
+func Sentences(written string) (out [][]uint32) {
+	for s := range strings.FieldsFuncSeq(written, func(r rune) bool { return strings.ContainsRune(".;!?\n", r) }) {
+		var words []uint32
+		for w := range strings.FieldsFuncSeq(text.Normalize(s), NotWord) {
+			if st := Stem(w); len(st) > 1 && !dull[st] {
+				words = append(words, Hash(st))
+			}
+		}
+		if words = Distinct(words); len(words) >= leastWritten && len(out) < maxWritten {
+			out = append(out, words)
+		}
+	}
+	return out
+}

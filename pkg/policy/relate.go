@@ -1,0 +1,96 @@
+package policy
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/intent"
+	"lazaret/pkg/shell"
+	"lazaret/pkg/text"
+)
+
+// Relate compares a call with the words of its session's user. The name of a tool that runs command lines does not say
+// that it changes something. So a line that writes a file is strange if the user's words have nothing to do with it. A
+// line that writes its text to a file of an agent's memory is strange unless the user asked for the change of this file.
+func Relate(said *intent.Said, tool string, args map[string]any, carriers []text.Carrier) *intent.Relation {
+	w := writesOf(tool, args)
+	var named []string
+	if !w.unknown {
+		named = w.files
+	}
+	r := said.Relate(tool, args, carriers, named...)
+	strange := w.own && said.Unrelated(r) || w.memory && (r == nil || !r.Files)
+	ordinary := w.only && said.Wants() && !slices.ContainsFunc(w.files, func(file string) bool {
+		return shell.IsMemoryFile(file) || shell.Started(file)
+	})
+	if r == nil && (strange || ordinary) {
+		r = new(intent.Relation)
+	}
+	if strange {
+		r.Strange = "command"
+	}
+	if ordinary {
+		r.Ordinary = true
+	}
+	return r
+}
+
+// writes are the files that a call writes.
+type writes struct {
+	files   []string
+	only    bool // the call does nothing else, but perhaps builds or tests
+	unknown bool // the call does not say which text it writes
+	// own is set if a command line writes text of its own to a file that is not temporary, or any text to a file of an
+	// agent's memory.
+	own bool
+	// memory is set if a command line writes text of its own to a file of an agent's memory.
+	memory bool
+}
+
+// writesOf returns what a call writes: that of an editing tool, of a patch, or of a command line.
+func writesOf(tool string, args map[string]any) (w writes) {
+	if tool == "apply_patch" { // Codex
+		for _, name := range slices.Sorted(maps.Keys(args)) {
+			for _, s := range texts(args[name]) {
+				w.files = append(w.files, shell.Patched(s)...)
+			}
+		}
+		w.only = len(w.files) > 0
+		return w
+	}
+	if line, ok := args["command"].(string); ok {
+		if w.only = shell.Kind(line) == shellBuild; !w.only {
+			return w
+		}
+		for _, s := range shell.Sinks(line, shell.Files{Memory: func(string) bool { return true },
+			Folder: func(string) bool { return false }, Below: func(string) []string { return nil }}) {
+			w.files, w.unknown = append(w.files, s.To), w.unknown || !s.Known
+			memory := shell.IsMemoryFile(s.To)
+			w.memory = w.memory || s.Line && memory
+			w.own = w.own || s.Line && !strings.HasPrefix(path.Clean(s.To), "/tmp/") || memory
+		}
+		return w
+	}
+	acts := intent.ActsOf(tool, nil)
+	if len(acts) == 0 || slices.ContainsFunc(acts, func(a string) bool { return !editing[a] }) ||
+		slices.ContainsFunc(intent.SplitName(tool), func(s string) bool { return !editor[s] }) {
+		return w
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if file, ok := args[name].(string); ok && slices.Contains(pathArguments, plainArgument(name)) {
+			w.files, w.only = append(w.files, file), true
+		}
+	}
+	return w
+}
+
+// editing are the acts of tools that write files, and editor the words in the names of such tools.
+var (
+	editing = map[string]bool{"write": true, "update": true, "create": true}
+	editor  = text.Set("write edit multi notebook replace create update append insert file text to in into str string")
+)
+
+// plainArgument returns the name of an argument in the form of pathArguments.
+func plainArgument(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "") }
