@@ -75,9 +75,15 @@ func lex(line string) (all []simple, plain, ok bool) {
 	if open > maxOpen {
 		return nil, false, false
 	}
+	// A line must not stop a stage, even if it makes the parser panic.
+	defer func() {
+		if recover() != nil {
+			all, plain, ok = nil, false, false
+		}
+	}()
 	p := parsers.Get().(*syntax.Parser)
-	defer parsers.Put(p)
 	f, err := p.Parse(strings.NewReader(line), "")
+	parsers.Put(p)
 	if err != nil {
 		return nil, false, false
 	}
@@ -339,7 +345,8 @@ func (t *token) literal(s, escaped string) {
 }
 
 // escape is an escape in $'…'.
-var escape = regexp.MustCompile(`(?s)\\(x\{[[:xdigit:]]+\}|x[[:xdigit:]]{1,2}|u[[:xdigit:]]{1,4}|U[[:xdigit:]]{1,8}|[0-7]{1,3}|.)`)
+var escape = regexp.MustCompile(`(?s)\\(x\{[[:xdigit:]]+\}|x[[:xdigit:]]{1,2}|` +
+	`u[[:xdigit:]]{1,4}|U[[:xdigit:]]{1,8}|[0-7]{1,3}|.)`)
 
 // unescaped returns the text of $'…'. ok is false for escapes that are not known, for characters that depend on the
 // locale, and for \', after which sh reads the line in another way.

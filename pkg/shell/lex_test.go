@@ -145,7 +145,8 @@ func bashRuns(t *testing.T, bash, dir, line string) (calls [][]string) {
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bash, "--norc", "-c", `command_not_found_handle() { printf '%s\0' "${@//$'\n'/$'\2'}" $'\1' >&9; }
+	cmd := exec.CommandContext(ctx, bash, "--norc", "-c", `
+command_not_found_handle() { printf '%s\0' "${@//$'\n'/$'\2'}" $'\1' >&9; }
 readonly -f command_not_found_handle
 eval "$1"`, "bash", line)
 	cmd.Dir, cmd.Env = dir, []string{"PATH=/nowhere", "HOME=/nowhere", "LC_ALL=C.UTF-8"}

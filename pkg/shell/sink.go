@@ -24,9 +24,9 @@ type Files struct {
 	Below  func(file string) []string // the files in a folder and its folders, relative to it, as far as they can be listed
 }
 
-// Sinks returns the writes of a command line to files for which files.Memory returns true. Programs that are known to write nothing of unknown text, to build or to test have none. Any other
-// program that gets the name of such a file has a sink that is not known. If a line cannot be parsed, and names such a
-// file, the result is one sink that is not known.
+// Sinks returns the writes of a command line to files for which files.Memory returns true. Programs that are known to
+// write nothing of unknown text, to build or to test have none. Any other program that gets the name of such a file has a
+// sink that is not known. If a line cannot be parsed, and names such a file, the result is one sink that is not known.
 func Sinks(line string, files Files) []Sink {
 	seen := map[string]bool{}
 	once := func(file string) bool {
@@ -42,7 +42,8 @@ func Sinks(line string, files Files) []Sink {
 		}
 		return lists[folder]
 	}
-	s := sinks{is: once, folder: files.Folder, below: below, line: line, written: map[string]bool{}, links: map[string]string{}}
+	s := sinks{is: once, folder: files.Folder, below: below, line: line, written: map[string]bool{},
+		links: map[string]string{}}
 	commands, plain, ok := lex(line)
 	if ok {
 		if !plain || !onlyLook(commands) {
