@@ -47,7 +47,7 @@ func addShown(st *stage.State, project string, h *streams.EntryHead, more stream
 		return nil
 	}
 	if h.Session == "" {
-		return addLoose(st, project, h.Agent, more)
+		return addSessionless(st, project, h.Agent, more)
 	}
 	was, err := shownTo(st, project, h)
 	if err != nil {
@@ -71,32 +71,32 @@ func shownTo(st *stage.State, project string, h *streams.EntryHead) (s streams.S
 	return streams.Shown{Foreign: int(n), Order: int(v[0]), Unread: v[1] == 1}, nil
 }
 
-// loose summarizes the foreign texts of an agent's events that name no session. A session counts those that came since
-// its first event, so that an import of old texts does not count for ever.
-type loose struct {
+// sessionless summarizes the foreign texts of an agent's events that name no session. A session counts those that came
+// since its first event, so that an import of old texts does not count for ever.
+type sessionless struct {
 	Texts int `json:"texts"`
 	// Unread is the number of the last text that could not be read completely, counted from 1.
 	Unread int `json:"unread,omitzero"`
 	// Orders has the texts that read more like an order than all later ones.
-	Orders []looseOrder `json:"orders,omitzero"`
+	Orders []sessionlessOrder `json:"orders,omitzero"`
 }
 
-type looseOrder struct {
+type sessionlessOrder struct {
 	Text   int `json:"text"` // its number
 	Points int `json:"points"`
 }
 
-func looseKey(project, agent string) []byte { return stage.Key(keyShown, project, agent, "") }
+func sessionlessKey(project, agent string) []byte { return stage.Key(keyShown, project, agent, "") }
 
-// looseTo returns the loose texts of an agent.
-func looseTo(st *stage.State, project, agent string) (l loose, err error) {
-	_, err = st.Load(looseKey(project, agent), &l)
+// sessionlessTo returns the sessionless texts of an agent.
+func sessionlessTo(st *stage.State, project, agent string) (l sessionless, err error) {
+	_, err = st.Load(sessionlessKey(project, agent), &l)
 	return l, err
 }
 
-// addLoose adds foreign texts of an event without a session.
-func addLoose(st *stage.State, project, agent string, more streams.Shown) error {
-	l, err := looseTo(st, project, agent)
+// addSessionless adds foreign texts of an event without a session.
+func addSessionless(st *stage.State, project, agent string, more streams.Shown) error {
+	l, err := sessionlessTo(st, project, agent)
 	if err != nil {
 		return err
 	}
@@ -104,15 +104,15 @@ func addLoose(st *stage.State, project, agent string, more streams.Shown) error 
 	if more.Unread {
 		l.Unread = l.Texts
 	}
-	l.Orders = slices.DeleteFunc(l.Orders, func(o looseOrder) bool { return o.Points <= more.Order })
+	l.Orders = slices.DeleteFunc(l.Orders, func(o sessionlessOrder) bool { return o.Points <= more.Order })
 	if more.Order > 0 {
-		l.Orders = append(l.Orders, looseOrder{l.Texts, more.Order})
+		l.Orders = append(l.Orders, sessionlessOrder{l.Texts, more.Order})
 	}
-	return st.Put(looseKey(project, agent), l)
+	return st.Put(sessionlessKey(project, agent), l)
 }
 
-// since returns a summary of the loose texts after the first n ones.
-func (l *loose) since(n int) streams.Shown {
+// since returns a summary of the sessionless texts after the first n ones.
+func (l *sessionless) since(n int) streams.Shown {
 	s := streams.Shown{Foreign: max(0, l.Texts-n), Unread: l.Unread > n}
 	for _, o := range l.Orders {
 		if o.Text > n {
@@ -122,32 +122,32 @@ func (l *loose) since(n int) streams.Shown {
 	return s
 }
 
-// baseKey has the number of loose texts before the first event of a session.
+// baseKey has the number of sessionless texts before the first event of a session.
 func baseKey(project, agent, session string) []byte {
 	return stage.Key(keyShown, project, agent, session, "base")
 }
 
-// noteBase stores the number of loose texts at the first event of a session.
+// noteBase stores the number of sessionless texts at the first event of a session.
 func noteBase(st *stage.State, project string, h *streams.EntryHead) error {
 	key := baseKey(project, h.Agent, h.Session)
 	if _, ok, err := st.Get(key); err != nil || ok {
 		return err
 	}
-	l, err := looseTo(st, project, h.Agent)
+	l, err := sessionlessTo(st, project, h.Agent)
 	if err != nil {
 		return err
 	}
 	return st.Set(key, binary.AppendUvarint(nil, uint64(l.Texts)))
 }
 
-// looseSince returns a summary of the loose texts that came since the first event of a session.
-func looseSince(st *stage.State, project string, h *streams.EntryHead) (streams.Shown, error) {
+// sessionlessSince returns a summary of the sessionless texts that came since the first event of a session.
+func sessionlessSince(st *stage.State, project string, h *streams.EntryHead) (streams.Shown, error) {
 	v, _, err := st.Get(baseKey(project, h.Agent, h.Session))
 	if err != nil {
 		return streams.Shown{}, err
 	}
-	n, _ := binary.Uvarint(v) // 0 in a state of an earlier version, which stored no loose texts
-	l, err := looseTo(st, project, h.Agent)
+	n, _ := binary.Uvarint(v) // 0 in a state of an earlier version, which stored no sessionless texts
+	l, err := sessionlessTo(st, project, h.Agent)
 	return l.since(int(n)), err
 }
 
@@ -163,7 +163,7 @@ func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*
 	if err != nil {
 		return nil, err
 	}
-	without, err := looseSince(st, project, &e.EntryHead)
+	without, err := sessionlessSince(st, project, &e.EntryHead)
 	if err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, 
 	}
 	if !anywhere.foreign {
 		// The session may have been shown a catalogue that was replaced since.
-		if without, err := looseSince(st, a.Project, &e.EntryHead); err != nil || without.Foreign > 0 {
+		if without, err := sessionlessSince(st, a.Project, &e.EntryHead); err != nil || without.Foreign > 0 {
 			return beliefs.NoGrade, err
 		}
 	}

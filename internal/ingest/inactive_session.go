@@ -23,7 +23,7 @@ func activeKey(project, agent, session string) []byte {
 	return stage.Key(keyActive, project, agent, session)
 }
 
-// noteActive stores when a session was last active, and at its first event the base of its loose texts.
+// noteActive stores when a session was last active, and at its first event the base of its sessionless texts.
 func noteActive(st *stage.State, project string, h *streams.EntryHead) error {
 	if h.Session == "" {
 		return nil
