@@ -44,7 +44,11 @@ func carriesMarked(st *stage.State, project string, e *streams.ActionEntry) (fou
 		})
 		return found, err
 	}
-	for _, t := range append(markedTerms(e.Text, &e.Features), text.Terms(e.Text, maxMarkedText)...) {
+	terms := append(markedTerms(e.Text, &e.Features), text.Terms(e.Text, maxMarkedText)...)
+	if decoded := text.DecodeWords(e.Text); decoded != "" {
+		terms = append(appendMarked(terms, text.Normalize(decoded)), text.Terms(decoded, maxMarkedText)...)
+	}
+	for _, t := range terms {
 		if _, found, err = st.Get(markedKey(project, t)); err != nil || found {
 			return found, err
 		}
@@ -56,18 +60,24 @@ func carriesMarked(st *stage.State, project string, e *streams.ActionEntry) (fou
 // words with digits.
 func markedTerms(s string, f *text.Features) (out []text.Term) {
 	for _, v := range f.Views(s) {
-		terms := text.Terms(v.Text, maxMarkedText)
-		for i := 1; i < len(terms); i++ {
-			var pair [16]byte
-			binary.BigEndian.PutUint64(pair[:], uint64(terms[i-1]))
-			binary.BigEndian.PutUint64(pair[8:], uint64(terms[i]))
-			out = append(out, text.Label("pair", string(pair[:])))
-		}
-		apart := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
-		for w := range strings.FieldsFuncSeq(v.Text, apart) {
-			if len(w) >= minCode && strings.ContainsFunc(w, unicode.IsDigit) {
-				out = append(out, text.Label("code", w))
-			}
+		out = appendMarked(out, v.Text)
+	}
+	return out
+}
+
+// appendMarked appends the terms of markedTerms of one normalized text.
+func appendMarked(out []text.Term, s string) []text.Term {
+	terms := text.Terms(s, maxMarkedText)
+	for i := 1; i < len(terms); i++ {
+		var pair [16]byte
+		binary.BigEndian.PutUint64(pair[:], uint64(terms[i-1]))
+		binary.BigEndian.PutUint64(pair[8:], uint64(terms[i]))
+		out = append(out, text.Label("pair", string(pair[:])))
+	}
+	apart := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	for w := range strings.FieldsFuncSeq(s, apart) {
+		if len(w) >= minCode && strings.ContainsFunc(w, unicode.IsDigit) {
+			out = append(out, text.Label("code", w))
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,12 +35,16 @@ func TestAnActionThatCarriesAMarkedMemorySaysSo(t *testing.T) {
 			Sensitivity: beliefs.Confidential + beliefs.Sensitivity(i%2)})
 	}
 	for _, body := range []string{"It is AMBER falcon-nine!", "4711", "use swordfish", long,
-		base64.StdEncoding.EncodeToString([]byte("it is amber falcon nine, as you know"))} {
+		base64.StdEncoding.EncodeToString([]byte("it is amber falcon nine, as you know")),
+		"see " + base64.StdEncoding.EncodeToString([]byte("PIN 4711")), "NDcxMQ==", "door/NDcxMQ", "door_34373131",
+		"c3dvcmRmaXNo", hex.EncodeToString([]byte("4711")),
+		base64.StdEncoding.EncodeToString([]byte("amber")) + " " + hex.EncodeToString([]byte("falcon"))} {
 		if !marked(body) {
 			t.Errorf("%.60q is not marked", body)
 		}
 	}
-	for _, body := range []string{"coffee with milk", "the falcon flew over the room", "4712"} {
+	for _, body := range []string{"coffee with milk", "the falcon flew over the room", "4712",
+		base64.StdEncoding.EncodeToString([]byte("4712")), "door/attic/hall/test/word"} {
 		if marked(body) {
 			t.Errorf("%q is marked", body)
 		}

@@ -157,6 +157,49 @@ func (s Span) decode(raw, clean string, limit int) (out string, cut bool) {
 	return out, false
 }
 
+// minDecoded is the minimum length of what DecodeWords decodes, in bytes.
+const minDecoded = 4
+
+// DecodeWords returns s with each word of base64 or hex decoded, also the words that are too short for Views. Many
+// ordinary words can be read as base64, so the result is only good for finding values that are known. It is empty if
+// nothing in s decodes to a text.
+func DecodeWords(s string) string {
+	var b strings.Builder
+	found := false
+	write := func(w string) bool {
+		decoded := ""
+		if isHex(w) {
+			decoded = decodeHex(w)
+		}
+		if decoded == "" {
+			decoded = decodeBase64(w)
+		}
+		if len(decoded) < minDecoded {
+			return false
+		}
+		b.WriteString(decoded)
+		b.WriteByte(' ')
+		found = true
+		return true
+	}
+	for run := range strings.FieldsFuncSeq(s, func(r rune) bool { return r >= utf8.RuneSelf || !base64Byte(byte(r)) }) {
+		apart := func(r rune) bool { return !isAlnum(byte(r)) }
+		if write(run) && !strings.ContainsFunc(run, apart) {
+			continue
+		}
+		for w := range strings.FieldsFuncSeq(run, apart) {
+			if !write(w) {
+				b.WriteString(w)
+				b.WriteByte(' ')
+			}
+		}
+	}
+	if !found {
+		return ""
+	}
+	return b.String()
+}
+
 // decodeBase64 accepts both alphabets, missing padding and wrapped lines.
 func decodeBase64(in string) string { return readable(unpackBase64(packBase64(in))) }
 
