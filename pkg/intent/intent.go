@@ -81,6 +81,9 @@ func Say(words []uint32, said string) []uint32 {
 				words = append(words, Hash(act))
 			}
 		}
+		if h := fileHash(w); h != 0 {
+			words = append(words, h)
+		}
 	}
 	for _, c := range f.Carriers {
 		words = append(words, Hash(string(c.Kind)+":"+c.Value))
@@ -159,7 +162,7 @@ func Relate(words []uint32, tool string, args map[string]any, carriers []text.Ca
 	c.Values = ReadValues(args)
 	r := &Relation{Closeness: c.Strength(words)}
 	for i := range c.Values {
-		if v := &c.Values[i]; v.In(words) {
+		if v := &c.Values[i]; v.named(words) {
 			r.Values = append(r.Values, v.Path)
 		}
 	}
@@ -305,7 +308,7 @@ func (s *Said) Named(source string, args map[string]any) bool {
 // names reports whether the user named a value that identifies a single thing: a name of two words
 // or more, a date, an address, a file, or a word that is used as a name in a request.
 func (s *Said) names(v Value) bool {
-	if v.Prose || len(v.Tokens) == 0 || !v.In(s.Words) || slices.ContainsFunc(SplitName(v.Path), func(w string) bool {
+	if v.Prose || len(v.Tokens) == 0 || !v.named(s.Words) || slices.ContainsFunc(SplitName(v.Path), func(w string) bool {
 		return amounts[w]
 	}) {
 		return false

@@ -159,6 +159,9 @@ func request(raw []string) *Ask {
 				r.Words = append(r.Words, Hash(act))
 			}
 		}
+		if h := fileHash(w); h != 0 {
+			r.Words = append(r.Words, h)
+		}
 	}
 	r.Words = Distinct(appendDeeds(r.Words, fields))
 	quote, receiver, others := false, false, false
@@ -177,6 +180,9 @@ func request(raw []string) *Ask {
 				if s := Stem(part); !dull[s] {
 					r.Named = append(r.Named, Hash(s))
 				}
+			}
+			if h := fileHash(fields[i]); h != 0 {
+				r.Named = append(r.Named, h)
 			}
 		}
 		end := strings.TrimRight(w, ".,;:!?)")
@@ -310,7 +316,7 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	at := ""
 	for i := range c.Values {
 		if v := &c.Values[i]; v.single() {
-			if named := v.In(s.Words) || slices.Contains(r.Values, v.Path); named && !decided {
+			if named := v.named(s.Words) || slices.Contains(r.Values, v.Path); named && !decided {
 				return ""
 			} else if !named {
 				at = cmp.Or(at, v.Path, ".")
@@ -361,8 +367,8 @@ func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 	found := false
 	for i := range c.Values {
 		switch v := &c.Values[i]; {
-		case !v.single() || v.Prose || v.Date != nil || v.In(s.Words):
-		case v.In(q.Found) || v.In(s.Known):
+		case !v.single() || v.Prose || v.Date != nil || v.named(s.Words):
+		case v.named(q.Found) || v.named(s.Known):
 			found = true
 		case v.address() || strings.ContainsAny(v.Text, "0123456789"):
 			return false // other found values do not explain an address, a number or a key
@@ -411,7 +417,8 @@ func (q *Ask) asks(c *Call) bool {
 // names reports whether the request names most words of a value of the call.
 func (q *Ask) names(values []Value) bool {
 	return slices.ContainsFunc(values, func(v Value) bool {
-		return !v.Prose && v.Date == nil && !v.address() && 2*Count(q.Named, v.telling()) > len(v.telling())
+		return !v.Prose && v.Date == nil && !v.address() && 2*Count(q.Named, v.telling()) > len(v.telling()) &&
+			(v.file == 0 || Has(q.Named, v.file))
 	})
 }
 
@@ -429,8 +436,8 @@ func (x *Value) address() bool {
 	return !x.Prose && (strings.Contains(x.Text, "@") || strings.Contains(x.Text, "://"))
 }
 
-// single reports whether a value names a single thing or is an address.
-func (x *Value) single() bool { return x.distinctive() || x.address() }
+// single reports whether a value names a single thing, or is an address or the name of a file.
+func (x *Value) single() bool { return x.distinctive() || x.address() || x.file != 0 }
 
 // Relate compares a call with the user's words, with each of the user's requests, and with the
 // sources that the words name. files are the files that the call writes, if it does nothing else.
@@ -480,7 +487,7 @@ func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32)
 	for i := range s.Requests {
 		q := &s.Requests[i]
 		if q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
-			return v.Date == nil && v.In(q.Words) || v.single() && v.In(q.Found)
+			return v.Date == nil && v.named(q.Words) || v.single() && v.named(q.Found)
 		}) {
 			keys = append(keys, q.key())
 		}
@@ -491,8 +498,8 @@ func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32)
 // accounts reports whether the user named a value, a lookup for a request found the value, or the
 // agent knew the value before it read anything external.
 func (s *Said) accounts(v *Value) bool {
-	return v.In(s.Words) || v.In(s.Known) || slices.ContainsFunc(s.Requests, func(q Ask) bool {
-		return q.Full || v.In(q.Found)
+	return v.named(s.Words) || v.named(s.Known) || slices.ContainsFunc(s.Requests, func(q Ask) bool {
+		return q.Full || v.named(q.Found)
 	})
 }
 
@@ -512,6 +519,9 @@ func (s *Said) Know(args map[string]any) {
 	for _, v := range ReadValues(args) {
 		if v.single() {
 			known = append(known, v.Tokens...)
+			if v.file != 0 {
+				known = append(known, v.file)
+			}
 		}
 	}
 	known = Distinct(known)
@@ -524,6 +534,11 @@ func (s *Said) Find(keys []uint32, content string) {
 	for _, seg := range text.Segments(content) {
 		for w := range strings.FieldsFuncSeq(text.Normalize(seg.Text), NotWord) {
 			words = append(words, Hash(Stem(w)))
+		}
+		for w := range strings.FieldsSeq(text.Normalize(seg.Text)) {
+			if h := fileHash(w); h != 0 {
+				words = append(words, h)
+			}
 		}
 	}
 	for i := range s.Requests {

@@ -48,6 +48,15 @@ func TestAnActThatTheUserAskedForWithAnotherThingIsTold(t *testing.T) {
 			""}, // it has no verb
 		{"Check the mail and cancel the contract 'Silver Plus'.", "cancel_contract", map[string]any{"contract": "KN-55120"},
 			"contract"},
+		// Names of files of which the words tell nothing: one letter, or words that all names may have.
+		{"Tell me the news. Please delete the file a.txt.", "delete_file", map[string]any{"path": "c.txt"}, "path"},
+		{"Tell me the news. Please delete (a.txt).", "delete_file", map[string]any{"path": "/srv/c.txt"}, "path"},
+		{"Tell me the news. Please delete data.json, a file.", "delete_file", map[string]any{"path": "info.json"}, "path"},
+		{"Tell me the news. Please delete notes-a.txt.", "delete_file", map[string]any{"path": "notes-c.txt"}, "path"},
+		{"Tell me the news. Please delete the file a.txt.", "delete_file", map[string]any{"path": "./a.txt"}, ""},
+		{"Tell me the news. Please delete 'notes/A.txt'.", "delete_file", map[string]any{"path": "a.txt"}, ""},
+		{"Tell me the news. Please delete `data.json`, too.", "delete_file", map[string]any{"path": "data.json"}, ""},
+		{"Please delete a.txt and c.txt.", "delete_file", map[string]any{"path": "c.txt"}, ""},
 		// Only the receiver decides, even if the user named other parts of a payment.
 		{"Please pay 30 to the club for the Summer Camp, account FR7630006000011234567890189.", "pay_money",
 			map[string]any{"to": "GB33BUKB20201555555555", "for": "Summer Camp"}, "to"},
@@ -208,4 +217,21 @@ func TestRequestsAreReadBackAsTheyWereWritten(t *testing.T) {
 		}
 		intent.ReadRequests(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 	})
+}
+
+// A result of a lookup has the names of files, in the words of a sentence, a list or JSON.
+func TestAFileWithAShortNameThatALookupFoundIsNoOther(t *testing.T) {
+	for content, other := range map[string]bool{
+		`In docs/c.txt and d.txt.`: false, `{"files": ["c.txt", "d.txt"]}`: false, "- ./c.txt\n- d.txt": false, "In d.txt.": true,
+	} {
+		s := new(intent.Said)
+		s.Add("Please delete the file of Tom Harker.")
+		keys := s.Looks("find_file", map[string]any{"owner": "Tom Harker"}, false)
+		s.Look(keys)
+		s.Find(keys, content)
+		r := s.Relate("delete_file", map[string]any{"path": "c.txt"}, nil)
+		if got := r != nil && r.Other != ""; got != other {
+			t.Errorf("after %q: %v, want %v", content, got, other)
+		}
+	}
 }

@@ -456,6 +456,7 @@ type Value struct {
 	// sentence. Such a value does not name a single thing. But an address in it may be meant for
 	// the reader.
 	Running bool
+	file    uint32 // see fileHash; 0 if the words of the value are enough to tell it from others
 }
 
 const (
@@ -532,6 +533,7 @@ func readValue(path, s string) Value {
 			x.marks = append(x.marks, Hash(st))
 		}
 	}
+	x.file = fileHash(norm)
 	x.Tokens = Distinct(x.Tokens)
 	x.Prose = words > maxNameLike
 	x.Running = x.Prose || words >= 5 && small >= 2 || words >= 4 && strings.HasSuffix(s, ".") // a short sentence
@@ -544,6 +546,39 @@ func readValue(path, s string) Value {
 		}
 	}
 	return x
+}
+
+// fileHash returns a hash of the whole name of the file at a path in normalized form, if the words of the name do not
+// tell it from the names of other files: a.txt and c.txt have only the word txt, as data.txt and info.txt have. For
+// any other text it returns 0.
+func fileHash(path string) uint32 {
+	if path = bare(path); strings.ContainsFunc(path, unicode.IsSpace) {
+		return 0
+	}
+	name := ""
+	apart := func(r rune) bool { return NotWord(r) && !strings.ContainsRune("._-", r) }
+	for part := range strings.FieldsFuncSeq(path, apart) {
+		name = part
+	}
+	dot := strings.LastIndexByte(name, '.')
+	if dot <= 0 || len(name)-dot < 3 || len(name) > maxStemmed { // e.g. has an ending of one letter
+		return 0
+	}
+	if strings.ContainsFunc(name[dot+1:], NotWord) || !strings.ContainsFunc(name[dot+1:], unicode.IsLetter) {
+		return 0
+	}
+	words, lost := 0, false
+	for w := range strings.FieldsFuncSeq(name[:dot], NotWord) {
+		if len(w) == 1 && (w[0] < '0' || w[0] > '9') {
+			lost = true
+		} else if !dull[Stem(w)] {
+			words++
+		}
+	}
+	if words > 0 && !lost {
+		return 0
+	}
+	return Hash("\x00file" + name)
 }
 
 // telling returns the words that distinguish the value from others of its kind: those with a
@@ -615,3 +650,6 @@ func (x *Value) In(words []uint32) bool {
 	}
 	return !x.Prose && len(x.Tokens) >= 4 && 4*n >= 3*len(x.Tokens)
 }
+
+// named is like In, for the words of a user or of results, which have the hashes of file names.
+func (x *Value) named(words []uint32) bool { return x.In(words) && (x.file == 0 || Has(words, x.file)) }
