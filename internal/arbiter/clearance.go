@@ -155,10 +155,13 @@ func listFindings(st *stage.State, req []byte) (any, error) {
 		if by != nil || found.Verdict == streams.Allow {
 			return
 		}
+		on := subjectText(under)
+		if under == eventSubject(r.Observation) {
+			on += ", which the belief comes from"
+		}
 		texts := append([]string{fd.Reason.Text}, fd.Also...)
 		for i, key := range fd.keys(under) {
-			out = append(out, Finding{Key: key, Text: fd.Reason.Rule + " on " + subjectText(under) + ": " + texts[i],
-				More: fd.More})
+			out = append(out, Finding{Key: key, Text: fd.Reason.Rule + " on " + on + ": " + texts[i], More: fd.More})
 		}
 	})
 	return out, err

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"lazaret/internal/stage"
@@ -50,8 +51,8 @@ func (d *clearing) approve() {
 	}
 }
 
-// findings returns the keys of the findings on b1 that nobody has cleared.
-func (d *clearing) findings() (keys []string) {
+// listed returns the findings on b1 that nobody has cleared.
+func (d *clearing) listed() []Finding {
 	d.t.Helper()
 	req, err := streams.Marshal(FindingsRequest{Project: "demo", Agent: "agent", Belief: d.item("b1").BeliefRef})
 	if err != nil {
@@ -61,7 +62,13 @@ func (d *clearing) findings() (keys []string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	for _, x := range all.([]Finding) {
+	return all.([]Finding)
+}
+
+// findings returns the keys of the findings on b1 that nobody has cleared.
+func (d *clearing) findings() (keys []string) {
+	d.t.Helper()
+	for _, x := range d.listed() {
 		if x.More {
 			d.t.Errorf("not all is stored: %+v", x)
 		}
@@ -107,6 +114,21 @@ func (d *clearing) withholds(what string, want bool) {
 	got, err := recalledIn(d.st, &proposal{Project: "demo", Agent: "agent", Session: fmt.Sprint("s", d.recalls)})
 	if n := map[bool]int{true: 1, false: 2}[want]; err != nil || len(got) != n {
 		d.t.Errorf("%s: the session recalled %+v, %v", what, got, err)
+	}
+}
+
+// One finding can be stored under the belief and under the event that it comes from. Their texts say which is which.
+func TestTheTextsOfFindingsOnABeliefAndOnItsEventDiffer(t *testing.T) {
+	d := newClearing(t)
+	d.finds("x2", "has a card")
+	var texts []string
+	for _, x := range d.listed() {
+		texts = append(texts, x.Text)
+	}
+	slices.Sort(texts)
+	want := []string{"card on belief b1: has a card", "card on event m1, which the belief comes from: has a card"}
+	if !slices.Equal(texts, want) {
+		t.Errorf("%q, want %q", texts, want)
 	}
 }
 
