@@ -365,12 +365,16 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 		return nil, err
 	}
 	rule := approvalRule + string(r.Check)
+	effect := "which changes nothing"
+	if in.revised {
+		effect = "but the hold has further reasons now, and the revision " + h.Revision
+	}
 	a := streams.Alert{
 		ID: fmt.Sprintf("%s-%d", rule, in.seq), Rule: rule, RuleDigest: in.trust, Group: streams.StageArbiter,
 		Severity: "high",
 		Subject:  streams.AlertSubject{Kind: "approval", ID: in.named}, Project: in.project, Agent: h.Agent,
 		Session: h.Entry.Session,
-		Message: streams.Clip(fmt.Sprintf("a decision on hold %s was refused, and the hold is unchanged: %s", in.named,
+		Message: streams.Clip(fmt.Sprintf("a decision on hold %s was refused, %s: %s", in.named, effect,
 			r.Text), maxReasonText),
 		Detail: map[string]any{"check": string(r.Check), "entry": fmt.Sprint(in.seq)},
 		Effect: "alert", Mode: "enforce", Count: n, Time: now,

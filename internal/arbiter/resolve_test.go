@@ -436,8 +436,15 @@ func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 		!strings.Contains(fmt.Sprint(h.Entry.Reasons), "it was planted") {
 		t.Fatalf("%+v, %v", h, err)
 	}
+	if said := string(out.Body); !strings.Contains(said, "the revision "+h.Revision) ||
+		strings.Contains(said, "changes nothing") {
+		t.Errorf("the alert does not name the new revision: %s", said)
+	}
 	// The resolution stays outdated. A signer who has seen the reason may decide.
-	b.resolve(v.Hold.ID, old)
+	out = b.resolve(v.Hold.ID, old)
+	if said := string(out.Body); !strings.Contains(said, "changes nothing") {
+		t.Errorf("the second refusal: %s", said)
+	}
 	if b.state(v.Hold.ID) != streams.HoldOpen {
 		t.Error("released by the second try")
 	}
