@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -21,14 +22,23 @@ func (s *server) Write(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-func TestAMessageWithoutAnIDIsPassedOnOnlyIfItIsANotification(t *testing.T) {
+func TestAMessageWithoutAnIDIsPassedOnOnlyIfItIsANotificationOfMCP(t *testing.T) {
 	s := new(server)
-	p := &Proxy{cfg: Config{Log: slog.New(slog.DiscardHandler)}, down: s}
+	log := new(strings.Builder)
+	p := &Proxy{cfg: Config{Log: slog.New(slog.NewTextHandler(log, nil)), Pass: []string{"notifications/acme/seen", "acme/do"}},
+		down: s, calls: make(map[jsonrpc.ID]*call)}
 	for _, raw := range []string{
 		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"delete_everything","arguments":{}}}`,
 		`{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"delete_everything","arguments":{}}}`,
 		`{"jsonrpc":"2.0","method":"resources/read","params":{"uri":"file:///a"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/../tools/call","params":{"name":"delete_everything","arguments":{}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/acme/wipe"}`,
+		`{"jsonrpc":"2.0","method":"acme/do"}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`,
+		`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
+		`{"jsonrpc":"2.0","method":"notifications/acme/seen"}`,
 	} {
 		m, err := jsonrpc.DecodeMessage([]byte(raw))
 		if err != nil {
@@ -38,7 +48,11 @@ func TestAMessageWithoutAnIDIsPassedOnOnlyIfItIsANotification(t *testing.T) {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
-	if !slices.Equal(s.methods, []string{"notifications/initialized"}) {
+	if !slices.Equal(s.methods, []string{"notifications/initialized", "notifications/progress",
+		"notifications/roots/list_changed", "notifications/cancelled", "notifications/acme/seen"}) {
 		t.Errorf("the server got %q", s.methods)
+	}
+	if !strings.Contains(log.String(), "notifications/acme/wipe") {
+		t.Errorf("the log does not name the dropped notification: %s", log)
 	}
 }

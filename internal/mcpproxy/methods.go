@@ -3,6 +3,7 @@ package mcpproxy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -15,6 +16,16 @@ import (
 var unjudged = text.Set(`completion/complete initialize logging/setLevel ping prompts/get prompts/list resources/list
 	resources/read resources/subscribe resources/templates/list resources/unsubscribe server/discover
 	subscriptions/listen tasks/cancel tasks/get tasks/list tasks/result tasks/update`)
+
+// notified are the protocol's notifications of a client, which are passed on.
+var notified = text.Set(`notifications/cancelled notifications/initialized notifications/progress
+	notifications/roots/list_changed notifications/tasks/status`)
+
+// notifies reports whether a message of the client without an id is passed on. A request that --pass names is not:
+// a server may carry it out.
+func (p *Proxy) notifies(method string) bool {
+	return notified[method] || strings.HasPrefix(method, "notifications/") && slices.Contains(p.cfg.Pass, method)
+}
 
 // vetMethod returns an error if a request must not be passed on without a verdict. Such a request may be a call
 // under another spelling: a server may read Tools/call or tools//call as tools/call.

@@ -42,7 +42,7 @@ type Config struct {
 	// ApprovalURL is the URL of the approval page of a hold, where {hold} stands for its id. Clients
 	// that can open a URL show it to their user. Empty means no page.
 	ApprovalURL string
-	// Pass are methods of extensions whose requests are passed on without a verdict.
+	// Pass are methods of extensions whose requests and notifications are passed on without a verdict.
 	Pass []string
 	Log  *slog.Logger
 }
@@ -190,9 +190,9 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	}
 	if !r.ID.IsValid() {
 		// A server may carry out a request that has no id, or the id null.
-		if !strings.HasPrefix(r.Method, "notifications/") {
-			p.cfg.Log.Warn("a message of the client was dropped: a request needs an id that is a string or a whole number",
-				"method", r.Method)
+		if !p.notifies(r.Method) {
+			p.cfg.Log.Warn("a message of the client was dropped: it has no id that is a string or a whole number, and its "+
+				"method is neither a notification of MCP nor one that --pass names", "method", streams.Clip(r.Method, 100))
 			return nil
 		}
 		if r.Method == "notifications/cancelled" && !p.cancelled(r) {

@@ -90,7 +90,7 @@ The server does not get the environment variables NATS_* and LAZARET_*.`,
 
 const approvalUsage = "`URL` of the page on which a person approves {hold}; clients that can open a URL show it"
 
-const passUsage = "`METHOD` of an extension, whose requests pass without a verdict (repeatable)"
+const passUsage = "`METHOD` of an extension, whose requests or notifications pass without a verdict (repeatable)"
 
 // mcpConn connects with the credential of the proxy's agent.
 func mcpConn(a *verb.App, s *verb.Speaker, log *slog.Logger) (*nats.Conn, error) {
