@@ -267,11 +267,11 @@ func TestACredentialOfARouteReachesItsOwnConsumerOnly(t *testing.T) {
 func TestAcknowledgementsNameAThread(t *testing.T) {
 	data := t.TempDir()
 	for _, bad := range []string{"", "x", "/h", "a b/h", "p/"} {
-		if _, err := notify.Acknowledge(data, notify.Ack{Thread: bad}); err == nil {
+		if _, _, err := notify.Acknowledge(data, notify.Ack{Thread: bad}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	routes, err := notify.Acknowledge(data, notify.Ack{Thread: "demo/h1", By: "anna", Time: time.Now()})
+	routes, _, err := notify.Acknowledge(data, notify.Ack{Thread: "demo/h1", By: "anna", Time: time.Now()})
 	if err != nil || len(routes) != 0 {
 		t.Errorf("an unknown hold: %q, %v", routes, err)
 	}

@@ -108,14 +108,15 @@ func ackFile(dir string) string { return filepath.Join(dir, "acks.json") }
 // mostAcks is the maximum number of stored acknowledgments. The oldest is dropped first.
 const mostAcks = 1000
 
-// Acknowledge ends the reminders of a thread, and returns the names of the routes that had one.
-func Acknowledge(data string, a Ack) (routes []string, err error) {
+// Acknowledge ends the reminders of a thread, and returns the names of the routes that had one which no earlier
+// acknowledgement ended. before is the last acknowledgement of the thread before this one, or nil.
+func Acknowledge(data string, a Ack) (routes []string, before *Ack, err error) {
 	if p, rest, ok := strings.Cut(a.Thread, "/"); !ok || streams.CheckID("project", p) != nil || rest == "" {
-		return nil, fmt.Errorf("%q is neither PROJECT/HOLD nor PROJECT/RULE", a.Thread)
+		return nil, nil, fmt.Errorf("%q is neither PROJECT/HOLD nor PROJECT/RULE", a.Thread)
 	}
 	dir := Dir(data)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	file := ackFile(dir)
 	err = files.Locked(file, func() error {
@@ -123,25 +124,32 @@ func Acknowledge(data string, a Ack) (routes []string, err error) {
 		if err != nil {
 			return err
 		}
-		list = append(slices.DeleteFunc(list, func(x Ack) bool { return x.Thread == a.Thread }), a)
+		if i := slices.IndexFunc(list, func(x Ack) bool { return x.Thread == a.Thread }); i >= 0 {
+			x := list[i]
+			before, list = &x, slices.Delete(list, i, i+1)
+		}
+		list = append(list, a)
 		return writeJSON(file, list[max(0, len(list)-mostAcks):])
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	prefix, suffix, _ := strings.Cut(filepath.Base(remindersFile("", "*")), "*")
 	paths, err := files.Glob(dir, prefix+"*"+suffix)
 	for _, f := range paths {
 		r, err := readJSON[reminders](f)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if r[a.Thread] != nil {
+		if t := r[a.Thread]; t != nil && (before == nil || !before.ends(t)) {
 			routes = append(routes, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), prefix), suffix))
 		}
 	}
-	return routes, err
+	return routes, before, err
 }
+
+// ends reports whether the acknowledgement ends a reminder of its thread: it came after the notification.
+func (a *Ack) ends(t *reminder) bool { return a.Time.After(t.Notice.Time) }
 
 // reminders are the threads of a route that are neither acknowledged nor settled, by Notice.thread.
 type reminders map[string]*reminder

@@ -431,7 +431,7 @@ func (w *worker) remind(now time.Time) {
 		w.log.Warn("acknowledgements cannot be read", "err", err)
 	}
 	for _, a := range acks {
-		if t := w.told[a.Thread]; t != nil && a.Time.After(t.Notice.Time) {
+		if t := w.told[a.Thread]; t != nil && a.ends(t) {
 			delete(w.told, a.Thread)
 			w.changed = true
 		}

@@ -53,7 +53,7 @@ func TestAnEntryThatComesAgainAfterItsDeliveryIsNotToldAgain(t *testing.T) {
 
 func TestAHoldIsRepeatedUntilItIsAcknowledgedSettledOrToldOftenEnough(t *testing.T) {
 	data := t.TempDir()
-	if _, err := Acknowledge(data, Ack{Thread: "other/x", By: "anna", Time: time.Now()}); err != nil {
+	if _, _, err := Acknowledge(data, Ack{Thread: "other/x", By: "anna", Time: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
@@ -101,12 +101,25 @@ func TestAHoldIsRepeatedUntilItIsAcknowledgedSettledOrToldOftenEnough(t *testing
 	}
 
 	w = fresh()
-	routes, err := Acknowledge(data, Ack{Thread: "acme/h1", By: "anna", Time: start.Add(time.Minute)})
-	if err != nil || !slices.Equal(routes, []string{"r"}) {
-		t.Fatalf("acknowledged for %q: %v", routes, err)
+	routes, before, err := Acknowledge(data, Ack{Thread: "acme/h1", By: "anna", Time: start.Add(time.Minute)})
+	if err != nil || !slices.Equal(routes, []string{"r"}) || before != nil {
+		t.Fatalf("acknowledged for %q, before %+v: %v", routes, before, err)
+	}
+	// The worker has not read the acknowledgement yet, and another person acknowledges the hold again.
+	routes, before, err = Acknowledge(data, Ack{Thread: "acme/h1", By: "ben", Time: start.Add(2 * time.Minute)})
+	if err != nil || len(routes) != 0 || before == nil || before.By != "anna" || !before.Time.Equal(start.Add(time.Minute)) {
+		t.Fatalf("acknowledged again for %q, before %+v: %v", routes, before, err)
 	}
 	if w.remind(start.Add(2 * time.Hour)); len(w.queue) != 0 {
 		t.Error("an acknowledged hold is repeated")
+	}
+	w = fresh()
+	w.told["acme/h1"].Notice.Time = start.Add(time.Hour) // a further notification of the hold
+	w.changed = true
+	w.save()
+	routes, before, err = Acknowledge(data, Ack{Thread: "acme/h1", By: "eve", Time: start.Add(2 * time.Hour)})
+	if err != nil || !slices.Equal(routes, []string{"r"}) || before == nil || before.By != "ben" {
+		t.Fatalf("acknowledged for %q, before %+v: %v", routes, before, err)
 	}
 }
 

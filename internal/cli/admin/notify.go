@@ -233,7 +233,8 @@ func notifyAckCommand(a *verb.App) *cobra.Command {
 		Long: `Acknowledge the notifications sent so far of a hold, or of a rule in a project. No route
 repeats them. A hold stays open: resolve it with "lazaret holds" or in the console.
 
-Exit codes: 0 acknowledged; 1 could not run; 2 no route would have repeated a notification.`,
+Exit codes: 0 acknowledged; 1 could not run; 2 no route would have repeated a notification,
+for example because it was acknowledged before.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
@@ -242,9 +243,14 @@ Exit codes: 0 acknowledged; 1 could not run; 2 no route would have repeated a no
 					by = u.Username
 				}
 			}
-			routes, err := notify.Acknowledge(a.Conn.Data, notify.Ack{Thread: args[0], By: by, Time: time.Now().UTC()})
+			routes, before, err := notify.Acknowledge(a.Conn.Data, notify.Ack{Thread: args[0], By: by, Time: time.Now().UTC()})
 			if err != nil {
 				return err
+			}
+			if len(routes) == 0 && before != nil {
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s was acknowledged before, by %s at %s, and no "+
+					"notification of it was sent since", verb.Quote(args[0], 200), verb.Quote(before.By, 64),
+					before.Time.Format(time.RFC3339))}
 			}
 			if len(routes) == 0 {
 				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no route would have repeated a notification of %s: "+
