@@ -67,7 +67,8 @@ func (u *User) check() error {
 
 // Limits of logins and sessions.
 const (
-	LoginExpires   = 15 * time.Minute // validity of an unused link
+	LoginExpires   = 15 * time.Minute // validity of an unused link, unless the caller says another one
+	MaxLogin       = 24 * time.Hour   // maximum validity of an unused link
 	SessionExpires = 12 * time.Hour
 	SessionIdle    = 2 * time.Hour
 	maxSessionsOf  = 1000 // concurrent sessions; the oldest ends first
@@ -107,11 +108,14 @@ func LastURL(data string) string {
 	return "http://localhost" + DefaultListen[strings.LastIndexByte(DefaultListen, ':'):]
 }
 
-// NewLogin issues a code with which a user can sign in once, within the time lasts. It stores only the code's
+// NewLogin issues a code with which a user can sign in once, within the time lasts, at most MaxLogin. It stores only the code's
 // SHA-256.
 func NewLogin(data string, u User, lasts time.Duration) (code string, err error) {
 	if err := u.check(); err != nil {
 		return "", err
+	}
+	if lasts > MaxLogin {
+		return "", fmt.Errorf("a login link may be valid for at most %v, not for %v", MaxLogin, lasts)
 	}
 	if err := os.MkdirAll(filepath.Dir(LoginsFile(data)), 0o700); err != nil {
 		return "", err

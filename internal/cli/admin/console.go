@@ -139,8 +139,8 @@ page view, and when the console stops.`,
 			if err := u.Ceiling.UnmarshalText([]byte(ceiling)); err != nil {
 				return fmt.Errorf("--sensitivity: %w", err)
 			}
-			if lasts <= 0 {
-				return errors.New("--expires has to be positive")
+			if lasts <= 0 || lasts > console.MaxLogin {
+				return fmt.Errorf("--expires is %v, but must be more than 0 and at most 24h, such as 1h", lasts)
 			}
 			u.Name = args[0]
 			code, err := console.NewLogin(a.Conn.Data, u, lasts)
@@ -156,7 +156,7 @@ page view, and when the console stops.`,
 	f.StringSliceVar(&u.Projects, "project", nil, "only these `PROJECTS` (default all)")
 	f.StringVar(&ceiling, "sensitivity", beliefs.Internal.String(),
 		"highest sensitivity that the person may read: public, internal, confidential or secret")
-	f.DurationVar(&lasts, "expires", console.LoginExpires, "`TIME` until the link expires")
+	f.DurationVar(&lasts, "expires", console.LoginExpires, "`TIME` until the link expires, at most 24h")
 	f.StringVar(&origin, "origin", "", "`URL` that people open the console at (default that of the console that was started last\n"+
 		"with this data folder)")
 	return c
