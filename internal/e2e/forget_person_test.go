@@ -93,12 +93,14 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		t.Errorf("nobody: exit %d, %s", code, out)
 	}
 
-	if out := must(t, data, "audit", "forget", "--subject", "demo/p-99", "--dry-run"); !strings.Contains(out,
-		"no data of this subject was found") {
-		t.Errorf("of nobody: %s", out)
+	for _, who := range []string{"demo/p-99", "dmeo"} {
+		if out, code := command(t, data, "audit", "forget", "--subject", who, "--dry-run"); code != 2 ||
+			!strings.Contains(out, "nothing of "+who+" is recorded") || strings.Contains(out, "would be forgotten") {
+			t.Errorf("of nobody: exit %d, %s", code, out)
+		}
 	}
 	out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--dry-run")
-	if strings.Contains(out, "no data of this subject was found") {
+	if !strings.Contains(out, "data subject p-17 of project demo would be forgotten") {
 		t.Error(out)
 	}
 	for _, want := range []string{"entries of ingest", shard, "memory mboth of ingest, about p-18",

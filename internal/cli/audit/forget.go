@@ -112,6 +112,8 @@ entry that concerns them is erased, including those that also concern others:
 project's partition again without them, and auditors erase their payloads one by one.
 This needs a ledger that was never trimmed.
 
+--dry-run exits with 2 if nothing of the subject is recorded, or if it is under legal hold.
+
 The log still verifies: its leaves stay, and prove that something was logged and when.
 A legal hold prevents the erasure. Copies outside of the installation are not erased.
 
@@ -211,15 +213,17 @@ func printSurvey(ctx context.Context, cmd *cobra.Command, c *retain.Config, on r
 	if err != nil {
 		return err
 	}
-	if err := printRecord(cmd.OutOrStdout(), r, json, "would be forgotten"); err != nil {
-		return err
+	if json || r.Found() || r.LegalHold != "" {
+		if err := printRecord(cmd.OutOrStdout(), r, json, "would be forgotten"); err != nil {
+			return err
+		}
 	}
-	if !r.Found() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no data of this subject was found: it is erased already, or "+
-			"the name is wrong")
-	}
-	if r.LegalHold != "" {
+	switch {
+	case r.LegalHold != "":
 		return &cli.Exit{Code: cli.ExitNegative, Text: "the subject is under legal hold: statement " + r.LegalHold}
+	case !r.Found():
+		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("nothing of %s is recorded: it is erased already, or the "+
+			"name is wrong", on)}
 	}
 	return nil
 }
