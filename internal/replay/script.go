@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +45,9 @@ type Script struct {
 	Name    string // name in the file
 	Project string
 	Steps   []Step
+	// Unread has the names in the line that are not read, those in a step as steps.NAME. In a labeled corpus these are
+	// the labels.
+	Unread []string
 }
 
 // MaxLine is the longest line that a replay file may have, in bytes.
@@ -139,6 +144,8 @@ type record struct {
 	Meta        struct {
 		Channel string `json:"channel"`
 	} `json:"meta"`
+
+	Unread map[string]jsontext.Value `json:",embed"`
 }
 
 type step struct {
@@ -150,6 +157,19 @@ type step struct {
 	Op          string         `json:"op"`
 	Key         string         `json:"key"`
 	SourceClass string         `json:"source_class"`
+
+	Unread map[string]jsontext.Value `json:",embed"`
+}
+
+// unread returns the names that are not read.
+func (r *record) unread() []string {
+	names := slices.Collect(maps.Keys(r.Unread))
+	for _, s := range r.Steps {
+		for k := range s.Unread {
+			names = append(names, "steps."+k)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 type call struct {
@@ -184,10 +204,12 @@ func Parse(file string, line []byte) (Script, error) {
 				return Script{}, fmt.Errorf("session %q, step %d: %w", r.SessionID, i, err)
 			}
 		}
+		b.Unread = r.unread()
 		return b.Script, nil
 	case r.ID != "" && r.Content != "":
 		b := newBuilder(file, r.ID)
 		b.line(r)
+		b.Unread = r.unread()
 		return b.Script, nil
 	}
 	return Script{}, fmt.Errorf("neither a session (session_id, steps) nor a content line (id, content)")

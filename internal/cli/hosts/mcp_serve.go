@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -30,7 +32,8 @@ const defaultMCPListen = "127.0.0.1:4290"
 
 // mcpServers is a file of servers in the format of MCP hosts.
 type mcpServers struct {
-	Servers map[string]mcpServer `json:"mcpServers"`
+	Servers map[string]mcpServer      `json:"mcpServers"`
+	Unread  map[string]jsontext.Value `json:",embed"`
 }
 
 // mcpServer has a command or a URL.
@@ -41,6 +44,19 @@ type mcpServer struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers"`
 	Type    string            `json:"type"` // ignored: the other fields already tell the type
+
+	Unread map[string]jsontext.Value `json:",embed"`
+}
+
+// unread returns the names in the file that are not read.
+func (m *mcpServers) unread() []string {
+	names := slices.Collect(maps.Keys(m.Unread))
+	for name, x := range m.Servers {
+		for k := range x.Unread {
+			names = append(names, "mcpServers."+name+"."+k)
+		}
+	}
+	return names
 }
 
 func init() { Verbs.Add("mcp", mcpServeCommand) }
@@ -79,6 +95,7 @@ path names (docs/mcp.md).`,
 			if err != nil {
 				return err
 			}
+			verb.NoteUnread(cmd.ErrOrStderr(), "--config "+file, servers.unread())
 			conf, err := h.TLS()
 			if err != nil {
 				return err

@@ -38,6 +38,11 @@ end a table shows the resulting entries of the ledger and the audit log.`,
 			if err != nil {
 				return err
 			}
+			var unread []string
+			for i := range scripts {
+				unread = append(unread, scripts[i].Unread...)
+			}
+			verb.NoteUnread(cmd.ErrOrStderr(), "the replayed files", unread)
 			t, err := playAll(a, cmd.Context(), scripts, o, cmd.ErrOrStderr())
 			if err != nil {
 				return err

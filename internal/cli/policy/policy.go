@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -159,6 +160,18 @@ func policyFor(e policy.Entry) string {
 	return strings.Join(parts, "; ")
 }
 
+// noteHints says which names in a tool's annotations are not those of MCP.
+func noteHints(w io.Writer, annotations string) {
+	var all map[string]any
+	if streams.Unmarshal([]byte(annotations), &all) != nil {
+		return // the explanation says that they cannot be read
+	}
+	for _, known := range []string{"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
+		delete(all, known)
+	}
+	verb.NoteUnread(w, "--annotations", slices.Collect(maps.Keys(all)))
+}
+
 func explainCommand(load policyLoader) *cobra.Command {
 	var project, agent, args, annotations string
 	var json bool
@@ -177,6 +190,7 @@ stricter, are ignored. So are standing permissions, which expire by ledger time.
 			if err != nil {
 				return err
 			}
+			noteHints(cmd.ErrOrStderr(), annotations)
 			x := p.Explain(pos[0], []byte(args), []byte(annotations), project, agent)
 			if json {
 				err = printPolicyJSON(cmd.OutOrStdout(), p, x)
