@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -166,12 +167,17 @@ func serverMendCommand(a *verb.App) *cobra.Command {
 		Short: "Repair the store of a nats-server that was killed, before its next start",
 		Long: `Remove the empty blocks without a key file that a kill of nats-server can leave in an
 encrypted stream of STORE, its store_dir. nats-server 2.15.2 cannot recover a stream
-with such a block, and deletes it. The server must not be running. "lazaret up" does
+with such a block, and deletes it. The server must not be running. If STORE does not
+exist, as before the server's first start, there is nothing to repair. "lazaret up" does
 this automatically.`,
 		Example: "  lazaret server mend /var/lib/nats && nats-server -c n1.conf",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if fi, err := os.Stat(args[0]); err != nil {
+			if fi, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s does not exist, so there is nothing to repair: nats-server makes its store at "+
+					"its first start\n", verb.Quote(args[0], 300))
+				return nil
+			} else if err != nil {
 				return fmt.Errorf("the store of a nats-server: %w", err)
 			} else if !fi.IsDir() {
 				return fmt.Errorf("the store of a nats-server: %s is not a folder", args[0])
