@@ -17,7 +17,8 @@ import (
 
 // Restore creates a data folder from a backup, which is a folder or an archive. keys is the folder of
 // the keys, if the backup contains none. Credentials that are revoked in the backup or in keys stay revoked. The
-// contexts name no server until the first start. The data folder is created atomically.
+// contexts name no server until the first start, and the auditor asks no witness until a person renames RestoredWitnesses.
+// The data folder is created atomically.
 func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merged, err error) {
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
 		return nil, fmt.Errorf("%s is not empty: restore into a new folder", data)
@@ -72,6 +73,11 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 			return nil, fmt.Errorf("restoring the state of %s: %w", name, err)
 		}
 	}
+	// A witness that cosigned the restored log would refuse the original log from then on.
+	err = os.Rename(datafolder.WitnessPolicy(fresh), RestoredWitnesses(fresh))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	if err := secure(fresh); err != nil {
 		return nil, err
 	}
@@ -80,6 +86,9 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 	}
 	return m, files.Rename(fresh, data)
 }
+
+// RestoredWitnesses returns the path of the list of witnesses in a restored data folder.
+func RestoredWitnesses(data string) string { return datafolder.WitnessPolicy(data) + ".restored" }
 
 // copyBackup copies a backup, which is a folder or an archive, to a new folder.
 func copyBackup(backup, to string) error {

@@ -278,10 +278,14 @@ func TestABackupFailsIfItLacksANeededFile(t *testing.T) {
 	}
 }
 
-// A command for a restored data folder never reaches the pipeline from which the backup was made.
+// A command for a restored data folder never reaches the pipeline from which the backup was made, and its log asks none
+// of the witnesses of the original.
 func TestARestoredFolderReachesNoOtherPipeline(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data)
+	if err := os.WriteFile(datafolder.WitnessPolicy(data), []byte("quorum none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, keys := range []bool{true, false} {
 		dir, _ := copyOf(t, p, keys)
 		aside := ""
@@ -291,6 +295,12 @@ func TestARestoredFolderReachesNoOtherPipeline(t *testing.T) {
 		restored := filepath.Join(t.TempDir(), "restored")
 		if _, err := backup.Restore(t.Context(), dir, aside, restored); err != nil {
 			t.Fatal(err)
+		}
+		if _, err := os.Stat(datafolder.WitnessPolicy(restored)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("with keys %t, the restored log has witnesses: %v", keys, err)
+		}
+		if list := string(get(t, backup.RestoredWitnesses(restored))); list != "quorum none\n" {
+			t.Errorf("with keys %t, the list of witnesses is %q", keys, list)
 		}
 		t.Setenv("NATS_URL", p.Server.URL())
 		t.Setenv("NATS_CREDS", natsserver.CredsFile(data, "operator"))
