@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"crypto/sha256"
 	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -50,6 +51,8 @@ type BlockEntry struct {
 	Features text.Features `json:"features,omitzero"`
 	// Views is the result of Features.Views(Text). It is nil if another process made the entry. It is read-only.
 	Views []text.View `json:"-"`
+	// Sum is the SHA-256 of Text, if this process made the entry, and else zero.
+	Sum [sha256.Size]byte `json:"-"`
 	// Derived holds a value that readers in this process derive from Text, so that they compute it once. It is nil if
 	// another process made the entry. Entries with the same text may share it.
 	Derived *atomic.Value `json:"-"`

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"crypto/sha256"
 	"sync"
 	"sync/atomic"
 
@@ -24,6 +25,7 @@ type analyses struct {
 
 // analyzed is the analysis of a content. It is read-only.
 type analyzed struct {
+	sum      [sha256.Size]byte // of the content
 	features text.Features
 	views    []text.View
 	derived  *atomic.Value // the sentinels' own analysis, see streams.BlockEntry; nil if not cached
@@ -61,6 +63,7 @@ func (a *analyses) of(content string) analyzed {
 }
 
 func analyze(content string) (a analyzed) {
+	a.sum = sha256.Sum256([]byte(content))
 	a.features, a.views = text.AnalyzeViews(content)
 	return a
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"reflect"
 	"strings"
@@ -59,6 +60,12 @@ func differs(a, b reflect.Value, at string) string {
 			if ok && f.Name == "Views" {
 				if want := block.Features.Views(block.Text); block.Text != "" && !reflect.DeepEqual(block.Views, want) {
 					return fmt.Sprintf("%s.Views: %+v, not %+v", at, block.Views, want)
+				}
+				continue
+			}
+			if ok && f.Name == "Sum" {
+				if block.Text != "" && block.Sum != sha256.Sum256([]byte(block.Text)) {
+					return fmt.Sprintf("%s.Sum: %x is not that of the text", at, block.Sum)
 				}
 				continue
 			}

@@ -56,7 +56,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 			continue
 		}
 		text := ready.blocks[i]
-		be.Features, be.Views, be.Derived = text.features, text.views, text.derived
+		be.Features, be.Views, be.Sum, be.Derived = text.features, text.views, text.sum, text.derived
 		e.Blocks = append(e.Blocks, be)
 		from, of, src := a.Origin, quality, source
 		var parents []streams.Parent
@@ -73,7 +73,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 				of, src = beliefs.QualityOf(from), "paste:"+source
 			}
 		}
-		c, err := f.contentClaim(st, a, head, from, of, src, b.Text, i)
+		c, err := f.contentClaim(st, a, head, from, of, src, be.Sum, i)
 		if err != nil {
 			return nil, err
 		}
@@ -90,12 +90,11 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 	return admission(streams.TypeObservation, a.Project, e)
 }
 
-// contentClaim returns the claim that the content of a block makes. In one project, the same words of the same quality
-// always give the same belief. If the words are read again, only the count of readings and the provenance are
-// recorded.
+// contentClaim returns the claim that the content of a block makes; sum is the content's SHA-256. In one project, the
+// same words of the same quality always give the same belief. If the words are read again, only the count of readings
+// and the provenance are recorded.
 func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, from beliefs.Origin,
-	q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
-	sum := sha256.Sum256([]byte(content))
+	q beliefs.Quality, source string, sum [sha256.Size]byte, block int) (streams.ClaimEntry, error) {
 	in := beliefs.Namespace{User: head.User}
 	id := beliefID("content", a.Project, q.String(), string(sum[:]))
 	if in != (beliefs.Namespace{}) {
@@ -218,8 +217,13 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 	sums := make([][sha256.Size]byte, len(e.Blocks))
 	for i := range e.Claims {
-		if c := &e.Claims[i]; c.Kind == beliefs.Content {
-			sums[c.Block] = sha256.Sum256([]byte(e.Blocks[c.Block].Text))
+		c := &e.Claims[i]
+		if c.Kind != beliefs.Content {
+			continue
+		}
+		b := &e.Blocks[c.Block]
+		if sums[c.Block] = b.Sum; b.Sum == [sha256.Size]byte{} {
+			sums[c.Block] = sha256.Sum256([]byte(b.Text))
 		}
 	}
 	return sums
