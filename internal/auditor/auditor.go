@@ -76,6 +76,7 @@ type Auditor struct {
 	checkedAt  time.Time             // time of the last check of the ledger's identity
 	filled     uint64                // imported leaves up to this sequence are compared with the ledger
 	synced     func() error          // waits until the last chained entries are on disk; nil if they are
+	payloads   []byte                // payloads of the entries that are being chained; reused
 
 	witnesses *cosigner
 
@@ -379,6 +380,9 @@ func (f *follower) same() error {
 }
 
 func (a *Auditor) take(entries []streams.Entry, more bool) error {
+	if a.payloads = a.payloads[:0]; cap(a.payloads) > mostPayloads {
+		a.payloads = nil
+	}
 	if len(entries) == 0 { // idle
 		return errors.Join(a.settle(), a.checkpoint())
 	}
@@ -440,12 +444,18 @@ func (a *Auditor) noteHead() {
 	}
 }
 
+// mostPayloads is the largest buffer, in bytes, that is kept for the payloads of the next batch.
+const mostPayloads = 4 << 20
+
 // Payload returns the bytes that a leaf commits to: the stage that wrote the entry, Src, At, and
 // the body.
 //
 //	<stage> SP <src> SP <at> LF <body>
 func Payload(e *streams.Entry) []byte {
-	b := make([]byte, 0, len(e.Body)+len(e.Stage)+44)
+	return appendPayload(make([]byte, 0, len(e.Body)+len(e.Stage)+44), e)
+}
+
+func appendPayload(b []byte, e *streams.Entry) []byte {
 	b = append(append(b, e.Stage...), ' ')
 	b = append(strconv.AppendUint(b, e.Src, 10), ' ')
 	b = append(strconv.AppendUint(b, e.At, 10), '\n')

@@ -60,8 +60,10 @@ func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
 
 // entry converts a ledger entry to an entry of the log.
 func (a *Auditor) entry(e *streams.Entry) chain.Entry {
+	at := len(a.payloads)
+	a.payloads = appendPayload(a.payloads, e)
 	return chain.Entry{Seq: e.Position(), Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e),
-		Salt: e.Salt, Payload: Payload(e)}
+		Salt: e.Salt, Payload: a.payloads[at:len(a.payloads):len(a.payloads)]}
 }
 
 // append chains entries and executes the statements among them. The entries are on disk when
