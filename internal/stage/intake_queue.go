@@ -369,7 +369,7 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 // reread reads the events of a message from the intake. ok is false if the intake does not answer. events is nil if the
 // message was removed. Ingest then decides on its events as if they were empty.
 func (s *intakeStage) reread(ctx context.Context, m *Message) (events []*Message, ok bool) {
-	raw, err := messageAt(ctx, s.js, streams.IntakeStream, m.Seq)
+	raw, err := messageNear(ctx, s.js, streams.IntakeStream, m.Seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, true
 	}

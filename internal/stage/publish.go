@@ -326,6 +326,22 @@ func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq u
 	return m, nil
 }
 
+// messageNear is like messageAt, for a message that is probably in the stream. It first asks for a direct get, whose
+// answer is the message itself and not JSON. A replica that lags may answer that there is no such message, and a message
+// that was stored with headers of such an answer is ambiguous; then it asks the leader.
+func messageNear(ctx context.Context, js jetstream.JetStream, stream string, seq uint64) (*jetstream.RawStreamMsg,
+	error) {
+	soon, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	m, err := js.Conn().RequestWithContext(soon, "$JS.API.DIRECT.GET."+stream, fmt.Appendf(nil, `{"seq":%d}`, seq))
+	if err == nil {
+		if raw := wire.Direct(m, seq); raw != nil {
+			return raw, nil
+		}
+	}
+	return messageAt(ctx, js, stream, seq)
+}
+
 // EntryAt returns the ledger entry at a position, or the error jetstream.ErrMsgNotFound. If no stage wrote the message,
 // it returns an entry with the fields that could be read, and no error. ReadEntry returns an error instead.
 func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,6 +29,30 @@ func Stored(h nats.Header) nats.Header {
 		return nil
 	}
 	return h
+}
+
+// answerHeaders are the headers that nats-server adds to a message when it answers a direct get.
+var answerHeaders = []string{headerAnswer, jetstream.SubjectHeader, jetstream.SequenceHeader, "Nats-Time-Stamp"}
+
+// Direct returns the stored message with sequence seq from the server's answer to a direct get. It returns nil if the
+// answer is not this message, or if the message itself was stored with one of the headers that the server adds.
+func Direct(answer *nats.Msg, seq uint64) *jetstream.RawStreamMsg {
+	h := answer.Header
+	for _, k := range answerHeaders {
+		if len(h[k]) != 1 {
+			return nil
+		}
+	}
+	at, err := time.Parse(time.RFC3339Nano, h.Get("Nats-Time-Stamp"))
+	if err != nil || h.Get(jetstream.SequenceHeader) != strconv.FormatUint(seq, 10) {
+		return nil
+	}
+	m := &jetstream.RawStreamMsg{Subject: h.Get(jetstream.SubjectHeader), Sequence: seq, Header: h, Data: answer.Data,
+		Time: at}
+	for _, k := range answerHeaders {
+		h.Del(k)
+	}
+	return m
 }
 
 // Entries parses a ledger message from a consumer. It fails as [streams.ParseEntries] does, and if
