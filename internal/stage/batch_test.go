@@ -98,16 +98,21 @@ func floodBatches(t *testing.T, nc *nats.Conn, project string, batches, events, 
 }
 
 // A backlog of batches that does not fit into memory costs at most one more read for each message, not one for each
-// event. The entries have the events' order.
+// event. The entries have the events' order. Batches that are decided in order are purged together, not deleted one by
+// one.
 func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
 	const batches, events = 48, 256 // 43 MB
 	srv := natstest.Start(t)
 	nc := srv.Connect()
 	floodBatches(t, nc, "flood", batches, events, 3500)
-	reads, err := nc.SubscribeSync("$JS.API.STREAM.MSG.GET." + streams.IntakeStream)
-	if err != nil {
-		t.Fatal(err)
+	requests := func(what string) *nats.Subscription {
+		sub, err := nc.SubscribeSync("$JS.API." + what + "." + streams.IntakeStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sub
 	}
+	reads, purges, deletions := requests("DIRECT.GET"), requests("STREAM.PURGE"), requests("STREAM.MSG.DELETE")
 	// It has everything queued when it takes over.
 	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Standby: true,
 		Takeover: 5 * time.Second}, briefly).awaitReady()
@@ -129,6 +134,12 @@ func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("all events were held in memory, which shows nothing")
+	}
+	if n, _, err := deletions.Pending(); err != nil || n > 0 {
+		t.Errorf("%d messages were deleted by themselves (%v)", n, err)
+	}
+	if n, _, err := purges.Pending(); err != nil || n < 3 || n > batches/4 {
+		t.Errorf("the intake was purged %d times (%v), want once for several batches", n, err)
 	}
 }
 

@@ -105,6 +105,10 @@ const (
 	// purgeBacklog is the number of decided messages after which a purge need not wait for purgeEvery. A subject may
 	// hold streams.IntakePerSubject messages. Decided ones must not make the server refuse new ones.
 	purgeBacklog = streams.IntakePerSubject / 8
+	// purgeBytes is the size in bytes of decided messages after which a purge need not wait for purgeEvery. In a small
+	// intake it is a share of the intake's maximum size: one in purgeShare.
+	purgeBytes = 8 << 20
+	purgeShare = 16
 )
 
 // intakeStage is the loop of an IntakeFold.
@@ -136,6 +140,9 @@ type intakeStage struct {
 	trims     [streams.Partitions]*streams.Retention // trim entry that ingest has not answered yet
 	purged    uint64                                 // intake sequence up to which decided messages were purged
 	purgedAt  time.Time                              // wall clock time of the last attempt to purge
+	// decidedBytes is the size of the messages that were decided since then and that the next purge removes. From
+	// purgeBytes on, that purge does not wait for purgeEvery.
+	decidedBytes, purgeBytes int
 	// purgeFailed is set if the last purge failed. The next one then waits for purgeEvery.
 	purgeFailed bool
 	pauseLeft   int // number of proposals that are still to be decided without speculation
@@ -192,6 +199,9 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		if err == nil {
 			s.seen = max(st.CachedInfo().State.FirstSeq, 1) - 1
 			s.backlog.most = wire.AgentBytes(&st.CachedInfo().Config)
+			if s.purgeBytes = purgeBytes; st.CachedInfo().Config.MaxBytes > 0 {
+				s.purgeBytes = int(min(purgeBytes, st.CachedInfo().Config.MaxBytes/purgeShare))
+			}
 		}
 		return err
 	})

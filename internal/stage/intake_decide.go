@@ -314,8 +314,11 @@ func (s *intakeStage) finish(ctx context.Context, f *outgoing) error {
 		q.offer.conclude(q.msg.Position())
 		s.unqueue(q.line, 0)
 	}
+	low := s.undecidedFrom()
 	for _, q := range f.batch {
-		if q.weight > 0 && q.why != nil || q.weight >= bulky && s.queued > 0 {
+		if q.msg.Seq < low {
+			s.decidedBytes += q.weight
+		} else if q.weight > 0 && q.why != nil || q.weight >= bulky {
 			s.deletions.add(q.msg.Seq)
 		}
 	}

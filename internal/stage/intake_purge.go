@@ -11,24 +11,25 @@ import (
 
 // purge removes decided messages from the intake, to free disk space: all before the oldest queued message.
 func (s *intakeStage) purge(ctx context.Context) {
-	if time.Since(s.purgedAt) < purgeEvery && (s.purgeFailed || s.seen < s.purged+purgeBacklog+uint64(s.queued)) {
+	many := s.seen >= s.purged+purgeBacklog+uint64(s.queued) || s.decidedBytes >= s.purgeBytes
+	if time.Since(s.purgedAt) < purgeEvery && (s.purgeFailed || !many) {
 		return
 	}
-	s.purgedAt = time.Now()
-	if s.queued > 0 || s.seen < s.purged+purgeAtLeast {
-		low := s.seen + 1
-		for _, h := range s.heads() {
-			if h != nil {
-				low = min(low, h.msg.Seq)
-			}
-		}
-		if low == 0 || low-1 < s.purged+purgeAtLeast {
-			return
-		}
+	s.purgedAt, s.decidedBytes = time.Now(), 0
+	if low := s.undecidedFrom(); low > s.purged+purgeAtLeast {
 		s.purgeTo(ctx, low-1)
-		return
 	}
-	s.purgeTo(ctx, s.seen)
+}
+
+// undecidedFrom returns the sequence of the oldest queued message, or of the next message if none is queued.
+func (s *intakeStage) undecidedFrom() uint64 {
+	low := s.seen + 1
+	for _, h := range s.heads() {
+		if h != nil {
+			low = min(low, h.msg.Seq)
+		}
+	}
+	return low
 }
 
 func (s *intakeStage) purgeTo(ctx context.Context, seq uint64) {

@@ -137,8 +137,8 @@ func (s *ledgerStage) push(p *pending) {
 	e := &streams.ObservationEntry{`},
 	}, plain(2000), "", altered, "with another content"},
 	{"M7", "the intake is purged of events that wait", []edit{
-		{purgeGo, "				low = min(low, h.msg.Seq)\n",
-			"				if mutant != \"M7\" {\n					low = min(low, h.msg.Seq)\n				}\n"},
+		{purgeGo, "			low = min(low, h.msg.Seq)\n",
+			"			if mutant != \"M7\" {\n				low = min(low, h.msg.Seq)\n			}\n"},
 	}, drilled("backlog:ingest"), "", lost, "lost"},
 	{"M8", "the outbox is not kept with the cursor", []edit{
 		{ledgerGo, "			if b.stored {\n				continue\n", "			if b.stored || mutant == \"M8\" {\n				continue\n"},
