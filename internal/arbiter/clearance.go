@@ -97,7 +97,8 @@ func clearApproved(st *stage.State, in *resolution, h *hold) error {
 }
 
 // clearConfirmed records which findings a signed confirmation of a belief clears. Ingest has accepted the confirmation;
-// the arbiter verifies its signature again. A decision against the belief ends all clearances.
+// the arbiter verifies its signature and the signer's role again. A decision against the belief ends all clearances.
+// So do a rollback and the quarantine of an incident, see noteRevisions.
 func (f *Fold) clearConfirmed(st *stage.State, e *streams.Entry) error {
 	c := new(streams.ConfirmationEntry)
 	if streams.Unmarshal(e.Body, c) != nil || c.Check != "" {
@@ -117,6 +118,10 @@ func (f *Fold) clearConfirmed(st *stage.State, e *streams.Entry) error {
 	if err != nil || s.Project != e.Project || s.Belief != c.Belief || s.Decision != approval.Confirm {
 		f.log.Warn("the signature of a confirmation does not cover its findings", "seq", e.Seq, "err", err)
 		return nil
+	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil || pol == nil || !s.Person(pol.Approver()) {
+		return err // the confirmation of a probe clears nothing
 	}
 	return addClearance(st, e.Project, c.Belief, clearance{By: s.Signer, Entry: e.Seq, Findings: s.Findings})
 }

@@ -17,16 +17,23 @@ const fellRule = "belief-fell-"
 
 // noteRevisions stores a finding on each belief that an attestation or a contradiction made less reliable. For each
 // axis that changed, it drops the earlier finding. The findings apply to all proposals that cite the belief or a belief
-// derived from it, also to open holds.
+// derived from it, also to open holds. A rollback, and the quarantine of an incident, end the belief's clearances.
 func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) error {
 	var b struct {
 		Check     string             `json:"check"`
+		Because   string             `json:"because"`
+		Rollback  *streams.Rollback  `json:"rollback"`
 		Revisions []beliefs.Revision `json:"revisions"`
 	}
 	if err := streams.Unmarshal(e.Body, &b); err != nil || b.Check != "" {
 		return nil // another function folds the entry too, and logs the error
 	}
 	for _, rv := range b.Revisions {
+		if e.Type == streams.TypeRevision && (b.Rollback != nil || b.Because == "incident" && quarantines(&rv)) {
+			if err := st.Delete(clearedKey(e.Project, rv.Belief)); err != nil {
+				return err
+			}
+		}
 		for _, m := range rv.Moves {
 			rule, under := fellRule+m.Axis.String(), beliefSubject(rv.Belief)
 			if err := dropFinding(st, e.Project, under, rule); err != nil {
@@ -70,6 +77,13 @@ func fell(m beliefs.Move) bool {
 		return true
 	}
 	return false
+}
+
+// quarantines reports whether a revision quarantines its belief.
+func quarantines(rv *beliefs.Revision) bool {
+	return slices.ContainsFunc(rv.Moves, func(m beliefs.Move) bool {
+		return m.Axis == beliefs.AxisSecurity && m.To == beliefs.Quarantined.String()
+	})
 }
 
 // dropFinding removes the finding of a rule from a subject.

@@ -634,3 +634,19 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 		t.Error("a confirmed skill is not served")
 	}
 }
+
+// Only the confirmation of a person clears findings. The confirmation of a probe counts otherwise.
+func TestAProbesConfirmationRecordsNoFindings(t *testing.T) {
+	for _, by := range []string{"probe", "alice"} {
+		h := newHouse(t, offline(t))
+		s := h.pin()
+		id := h.remember(beliefs.OriginWeb, mem("m1", "The office in Gdansk closes at six."))
+		st := h.statement(id, approval.Confirm)
+		st.Findings = []string{streams.FindingKey(streams.BeliefSubject(id), "a", "card", streams.Hold, "has a card")}
+		e := h.word(st, map[string]note.Signer{"probe": s.probe, "alice": s.alice}[by])
+		want := map[string]int{"probe": 0, "alice": 1}[by]
+		if e.Check != "" || len(e.Findings) != want || len(h.belief(id).Cleared) != want {
+			t.Errorf("%s: check %q, findings %q, cleared %q", by, e.Check, e.Findings, h.belief(id).Cleared)
+		}
+	}
+}
