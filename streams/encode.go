@@ -201,6 +201,7 @@ func (w *writer) block(b *BlockEntry) {
 			w.name("features")
 			w.object(func() { w.features(f) })
 		}
+		w.flag("instructs", b.Instructs)
 	})
 }
 

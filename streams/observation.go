@@ -49,6 +49,8 @@ type BlockEntry struct {
 	Type     string        `json:"type,omitzero"`
 	Text     string        `json:"text"`
 	Features text.Features `json:"features,omitzero"`
+	// Instructs is set if the text of an external source has an instruction to its reader, see signals.Instructs.
+	Instructs bool `json:"instructs,omitzero"`
 	// Views is the result of Features.Views(Text). It is nil if another process made the entry. It is read-only.
 	Views []text.View `json:"-"`
 	// Sum is the SHA-256 of Text, if this process made the entry, and else zero.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lazaret/pkg/signals"
 	"lazaret/pkg/text"
 )
 
@@ -25,10 +26,11 @@ type analyses struct {
 
 // analyzed is the analysis of a content. It is read-only.
 type analyzed struct {
-	sum      [sha256.Size]byte // of the content
-	features text.Features
-	views    []text.View
-	derived  *atomic.Value // the sentinels' own analysis, see streams.BlockEntry; nil if not cached
+	sum       [sha256.Size]byte // of the content
+	features  text.Features
+	views     []text.View
+	instructs bool          // see signals.Instructs
+	derived   *atomic.Value // the sentinels' own analysis, see streams.BlockEntry; nil if not cached
 }
 
 const (
@@ -65,6 +67,7 @@ func (a *analyses) of(content string) analyzed {
 func analyze(content string) (a analyzed) {
 	a.sum = sha256.Sum256([]byte(content))
 	a.features, a.views = text.AnalyzeViews(content)
+	a.instructs = signals.Instructs(a.views, a.features.HasHidden())
 	return a
 }
 

@@ -56,7 +56,7 @@ func readOffer(e *streams.ToolsEntry, digest string) *offer {
 	var all streams.Shown
 	read := func(parts ...string) {
 		ft := text.Analyze(strings.Join(parts, "\n"))
-		add(&all, &ft)
+		add(&all, &ft, false)
 		o.Carriers = append(o.Carriers, distinctive(&ft)...)
 	}
 	read(e.Server, e.Instructions)

@@ -22,16 +22,20 @@ func (f *Fold) noteShown(st *stage.State, project string, e *streams.Observation
 		if own && !pasted {
 			continue
 		}
-		add(&shown, &e.Blocks[i].Features)
+		add(&shown, &e.Blocks[i].Features, e.Blocks[i].Instructs)
 		shown.Unread = shown.Unread || e.Blocks[i].Text == "" && e.Blocks[i].Type != ""
 	}
 	return addShown(st, project, &e.EntryHead, shown)
 }
 
-// add adds one foreign text to a summary.
-func add(s *streams.Shown, f *text.Features) {
+// add adds one foreign text to a summary. instructs says whether it has an instruction to its reader. Such a text counts
+// as an order even if the text model gives it few points.
+func add(s *streams.Shown, f *text.Features, instructs bool) {
 	s.Foreign++
 	s.Order = max(s.Order, f.Command.Points)
+	if instructs {
+		s.Order = max(s.Order, orderPoints)
+	}
 	s.Unread = s.Unread || f.HasHidden() || f.Partial
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/signals"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -219,7 +220,7 @@ func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeE
 		return err
 	}
 	var shown streams.Shown
-	add(&shown, &e.Features)
+	add(&shown, &e.Features, signals.Instructs(e.Features.Views(e.Content), e.Features.HasHidden()))
 	if err := addShown(st, project, &e.EntryHead, shown); err != nil {
 		return err
 	}
@@ -250,9 +251,9 @@ func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEnt
 			if !strange && !external {
 				continue
 			}
-			ft := text.Analyze(it.Content)
+			ft, views := text.AnalyzeViews(it.Content)
 			if strange {
-				add(&shown, &ft)
+				add(&shown, &ft, external && signals.Instructs(views, ft.HasHidden()))
 			}
 			if external {
 				foreign, weakest = append(foreign, &ft), beliefs.Weakest(weakest, it.Origin)

@@ -78,6 +78,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 			return nil, err
 		}
 		c.Parents = parents
+		e.Blocks[i].Instructs = text.instructs && from.External()
 		if record && c.Belief.Observation == head.ID && command.Of(b.Text).Points < orderPoints {
 			c.Belief.Grade, c.Belief.Scope = beliefs.Record, beliefs.PlanningAllowed
 		}

@@ -226,6 +226,17 @@ func markers(views []text.View, hidden bool) []string {
 	return d.names(hidden)
 }
 
+// Instructs reports whether a content gives its reader an instruction, by the same markers as the macro `commands` in
+// rules/common.yaml. views are those of the content, and hidden says whether it has hidden parts.
+func Instructs(views []text.View, hidden bool) bool {
+	var d directives
+	d.read(views, false)
+	has := func(markers uint16) bool { return d.found&markers != 0 }
+	return has(1<<mOverride|1<<mRole|1<<mSecrecy|1<<mExfiltrate|1<<mObey|1<<mAnswer) ||
+		hidden && has(1<<mHidden-1) ||
+		has(1<<mAddress) && has(1<<mRequest|1<<mTool|1<<mPersist)
+}
+
 // read adds the markers and sentences of a content's views. It searches the lines of each view. It
 // also searches a document as one text, across its segments, so that notation cannot hide anything.
 // Sentences of that search are not stored. read returns the first decoded view with a marker that
