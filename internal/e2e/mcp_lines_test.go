@@ -88,7 +88,7 @@ func TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn(t *testing.T) {
 	for _, x := range [][]string{
 		{`not JSON`, `"id":null`, `-32700`},
 		{`{"jsonrpc":"1.0","id":6,"method":"ping"}`, `"id":6,`, `-32600`},
-		{`{"jsonrpc":"2.0","id":50,"method":"ping"}`, `"id":50,`, `-32600`, `in use`},
+		{`{"jsonrpc":"2.0","id":50,"method":"ping"}`, `"id":50,`, `-32600`, `still open`},
 		{`{"jsonrpc":"2.0","id":50.5,"method":"ping"}`, `"id":50.5,`, `-32600`},
 		{`{"jsonrpc":"2.0","id":"24","id":"25","method":"ping"}`, `"id":null`, `-32600`},
 		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, `"id":null`, `-32600`},
@@ -112,7 +112,7 @@ func TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn(t *testing.T) {
 	}
 	c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":50.5}}`)
 	c.write(`{"jsonrpc":"2.0","id":50,"method":"ping"}`)
-	c.hears(`"id":50,`, `in use`) // the first request is still open
+	c.hears(`"id":50,`, `still open`) // the first request is still open
 	// The refused notification is recorded beside the answers.
 	natstest.Eventually(t, time.Minute, "four refusals are recorded", func() bool {
 		return strings.Count(p.said(), "Withheld: the server's message was refused") == 4
