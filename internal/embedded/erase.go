@@ -3,8 +3,10 @@ package embedded
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
@@ -26,8 +28,9 @@ func (p *Pipeline) serveErase() error {
 	ended := make(chan streams.EraseReply, 1)
 	var last streams.EraseReply // the last run; only the goroutine that answers requests uses it
 	_, err = nc.Subscribe(streams.EraseSubject, func(m *nats.Msg) {
-		var req streams.EraseRequest
-		if len(m.Data) > 0 && streams.Unmarshal(m.Data, &req) != nil {
+		req, err := eraseRequest(m)
+		if err != nil {
+			p.cfg.Log.Warn("request to erase dropped", "err", err)
 			return
 		}
 		select {
@@ -61,6 +64,16 @@ func (p *Pipeline) serveErase() error {
 		}
 	})
 	return err
+}
+
+// eraseRequest reads a request to erase. Any publisher can make the server send JetStream's acknowledgement or error to
+// the subject (docs/decisions/0006). These have no reply subject, and members that a request does not have.
+func eraseRequest(m *nats.Msg) (req streams.EraseRequest, err error) {
+	if !strings.HasPrefix(m.Reply, "_INBOX") {
+		return req, errors.New("its reply subject is not an inbox")
+	}
+	err = streams.UnmarshalExact(m.Data, &req, json.RejectUnknownMembers(true))
+	return req, err
 }
 
 func (p *Pipeline) answerErase(nc *nats.Conn, m *nats.Msg, r streams.EraseReply) {

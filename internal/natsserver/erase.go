@@ -27,9 +27,10 @@ var (
 	ErrNotErased = errors.New("nothing was erased")
 )
 
-// EraseDeleted removes deleted messages from the files of the streams. It stops the server, replaces
-// the blocks that contain any, and restarts the server at the same address. Connections in the process
-// and clients reconnect. After an error other than ErrNotErased the server does not run.
+// EraseDeleted removes deleted messages from the files of the streams. If no stream ever lost a message, it does
+// nothing. Otherwise it stops the server, replaces the blocks that contain any, and restarts the server at the same
+// address. Connections in the process and clients reconnect. After an error other than ErrNotErased the server does not
+// run.
 //
 // Each block is replaced atomically by one of the same length with the same remaining messages, so that
 // the server recovers the streams after a kill at any time.
@@ -43,8 +44,14 @@ func (s *Server) EraseDeleted(ctx context.Context) ([]streams.Erased, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotErased, err)
 	}
-	s.stop()
 	var out []streams.Erased
+	if !slices.ContainsFunc(states, streamState.anyDeleted) {
+		for _, st := range states {
+			out = append(out, streams.Erased{Stream: st.stream})
+		}
+		return out, nil
+	}
+	s.stop()
 	for _, st := range states {
 		out = append(out, eraseDeleted(s.cfg.store(), s.keys.storage, st.stream, st.deleted))
 	}
@@ -97,6 +104,9 @@ func (s *streamState) deleted(seq uint64) bool {
 	_, found := slices.BinarySearch(s.state.Deleted, seq)
 	return found || seq < s.state.FirstSeq
 }
+
+// anyDeleted reports whether a message of the stream was ever deleted.
+func (s streamState) anyDeleted() bool { return len(s.state.Deleted) > 0 || s.state.FirstSeq > 1 }
 
 // states returns the state of every stream, with its deleted messages.
 func (s *Server) states(ctx context.Context) ([]streamState, error) {

@@ -202,6 +202,25 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 	}
 }
 
+// The server goes on if no stream has lost a message. A stop would interrupt all clients for nothing.
+func TestAnErasureWithNothingDeletedDoesNotStopTheServer(t *testing.T) {
+	s := startServer(t, t.TempDir())
+	nc := roleUser(t, s, natsserver.RoleOperator).Conn
+	id := nc.ConnectedServerId()
+	erased, err := s.EraseDeleted(t.Context())
+	if err != nil || len(erased) != 3 {
+		t.Fatalf("%+v, %v", erased, err)
+	}
+	for _, e := range erased {
+		if e.Messages != 0 || e.Left != "" {
+			t.Errorf("%+v", e)
+		}
+	}
+	if err := nc.Flush(); err != nil || nc.Stats().Reconnects != 0 || nc.ConnectedServerId() != id {
+		t.Errorf("the server restarted: %v", err)
+	}
+}
+
 func removeIndexes(t *testing.T, data string) {
 	t.Helper()
 	indexes, err := files.Glob(data, "jetstream/jetstream/*/streams/*/msgs/index.db")
