@@ -206,14 +206,21 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 func TestAnErasureWithNothingDeletedDoesNotStopTheServer(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	nc := roleUser(t, s, natsserver.RoleOperator).Conn
+	front, done := roleStreams(t, s, natsserver.RoleFront)
+	defer done()
 	id := nc.ConnectedServerId()
-	erased, err := s.EraseDeleted(t.Context())
-	if err != nil || len(erased) != 3 {
-		t.Fatalf("%+v, %v", erased, err)
-	}
-	for _, e := range erased {
-		if e.Messages != 0 || e.Left != "" {
-			t.Errorf("%+v", e)
+	for range 2 { // with empty streams, and with a message
+		erased, err := s.EraseDeleted(t.Context())
+		if err != nil || len(erased) != 3 {
+			t.Fatalf("%+v, %v", erased, err)
+		}
+		for _, e := range erased {
+			if e.Messages != 0 || e.Left != "" {
+				t.Errorf("%+v", e)
+			}
+		}
+		if _, err := front.Publish(t.Context(), "lz.in.demo.a.obs.web", []byte("{}")); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if err := nc.Flush(); err != nil || nc.Stats().Reconnects != 0 || nc.ConnectedServerId() != id {
