@@ -42,7 +42,9 @@ end a table shows the resulting entries of the ledger and the audit log.`,
 			for i := range scripts {
 				unread = append(unread, scripts[i].Unread...)
 			}
-			verb.NoteUnread(cmd.ErrOrStderr(), "the replayed files", unread)
+			if !json {
+				verb.NoteUnread(cmd.ErrOrStderr(), "the replayed files", unread)
+			}
 			t, err := playAll(a, cmd.Context(), scripts, o, cmd.ErrOrStderr())
 			if err != nil {
 				return err
