@@ -274,18 +274,23 @@ func TestASessionEnds(t *testing.T) {
 // keeper returns a client of a new agent in a project.
 func keeper(t *testing.T, project string) *client.Client {
 	t.Helper()
-	creds, err := shared.p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: "keeper",
+	return agentOf(t, project, "keeper")
+}
+
+func agentOf(t *testing.T, project, name string) *client.Client {
+	t.Helper()
+	creds, err := shared.p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: name,
 		Origins: beliefs.Origins()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(shared.p.Server), nats.UserCredentialBytes(creds),
-		nats.CustomInboxPrefix(natsserver.AgentInbox(project, "keeper")))
+		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	cl, err := client.New(nc, project, "keeper")
+	cl, err := client.New(nc, project, name)
 	if err != nil {
 		t.Fatal(err)
 	}

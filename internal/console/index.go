@@ -15,6 +15,7 @@ import (
 	"lazaret/internal/arbiter"
 	"lazaret/internal/ceiling"
 	"lazaret/internal/stage"
+	"lazaret/internal/statement"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/position"
 	"lazaret/streams"
@@ -79,6 +80,7 @@ type index struct {
 	changed  chan struct{} // closed at the next change
 	version  uint64        // number of changes
 	labels   ceiling.Labels
+	erased   statement.Erased
 	events   map[uint64]event
 	byEvent  map[[3]string]uint64 // project, agent, id
 	ring     []uint64
@@ -173,6 +175,10 @@ func (x *index) take(e *streams.Entry) {
 	}
 	at := e.Position()
 	x.labels.Scan(labelled(e))
+	x.erase(e)
+	if x.erased.CoversEntry(e) {
+		return
+	}
 	switch {
 	case e.Stage == streams.StageIngest && e.Type == streams.TypeSilence:
 		x.takeSilence(e)

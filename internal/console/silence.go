@@ -22,6 +22,7 @@ type silenceRow struct {
 	streams.Silence
 	ID, Project string
 	From        time.Time
+	At          uint64 // position of its entry
 }
 
 // takeSilence stores a silence, or removes one that was ended. The caller holds mu.
@@ -42,7 +43,7 @@ func (x *index) takeSilence(e *streams.Entry) {
 		}
 	}
 	if len(x.silences) < maxSilences {
-		x.silences[[2]string{e.Project, s.ID}] = silenceRow{s.Silence, s.ID, e.Project, e.Time}
+		x.silences[[2]string{e.Project, s.ID}] = silenceRow{s.Silence, s.ID, e.Project, e.Time, e.Position()}
 	}
 }
 
