@@ -87,42 +87,54 @@ func (e *Email) send(ctx context.Context, m *Message) error {
 	}
 	c, err := smtp.NewClient(conn, e.host)
 	if err != nil {
-		return err
+		return unquoted("greeting", err)
 	}
 	if e.TLS == "starttls" {
 		if err := c.StartTLS(conf); err != nil {
-			return fmt.Errorf("starttls: %w", err)
+			return unquoted("starttls", err)
 		}
 	}
 	if e.User != "" {
 		if err := c.Auth(smtp.PlainAuth("", e.User, e.Password, e.host)); err != nil {
-			return fmt.Errorf("signing in: %w", err)
+			return unquoted("signing in", err)
 		}
 	}
 	if err := c.Mail(e.from.Address); err != nil {
-		return fmt.Errorf("from: %w", err)
+		return unquoted("from", err)
 	}
 	for _, a := range e.to {
 		if err := c.Rcpt(a.Address); err != nil {
-			return fmt.Errorf("to: %w", err)
+			return unquoted("to", err)
 		}
 	}
 	w, err := c.Data()
 	if err != nil {
-		return err
+		return unquoted("data", err)
 	}
 	if _, err := w.Write(e.compose(m)); err != nil {
-		return err
+		return unquoted("data", err)
 	}
 	if err := w.Close(); err != nil {
 		var refused *textproto.Error
 		if errors.As(err, &refused) && refused.Code/100 == 5 {
-			return refusal{err}
+			return refusal{unquoted("data", err)}
 		}
-		return err
+		return unquoted("data", err)
 	}
 	_ = c.Quit() // the server has accepted the mail already
 	return nil
+}
+
+// unquoted returns the error of a step of SMTP. Its message does not quote the server.
+func unquoted(step string, err error) error {
+	var said *textproto.Error
+	if errors.As(err, &said) {
+		return &answer{fmt.Sprintf("%s: the mail server answered %d", step, said.Code), text.InertLine(said.Msg, maxQuote)}
+	}
+	if errors.As(err, new(textproto.ProtocolError)) {
+		return &answer{step + ": the answer of the mail server is not valid SMTP", text.InertLine(err.Error(), maxQuote)}
+	}
+	return fmt.Errorf("%s: %w", step, err)
 }
 
 // compose returns the mail. The subject is one line, encoded unless it is plain ASCII. compose splits

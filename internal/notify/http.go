@@ -3,6 +3,7 @@ package notify
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -30,11 +31,24 @@ type receiver interface {
 // refusal is the permanent error of a receiver that will not accept the message.
 type refusal struct{ error }
 
+func (r refusal) Unwrap() error { return r.error }
+
 // later is the error of a receiver that states when to retry.
 type later struct {
 	error
 	after time.Duration
 }
+
+func (l later) Unwrap() error { return l.error }
+
+// answer is an error that quotes a receiver. The quote may repeat texts of the notification, which must get neither into
+// dead letters nor into the log. So its message has no quote.
+type answer struct{ message, quote string }
+
+func (a *answer) Error() string { return a.message }
+
+// maxQuote is the maximum length of a quote, in characters.
+const maxQuote = 200
 
 // sendTime is the timeout of one delivery.
 const sendTime = 20 * time.Second
@@ -96,11 +110,15 @@ func post(ctx context.Context, to string, header http.Header, body []byte) error
 		if errors.As(err, &u) {
 			err = u.Err // the URL in the outer error may be secret
 		}
-		return fmt.Errorf("%s: %w", req.URL.Host, err)
+		if quotesNothing(err) {
+			return fmt.Errorf("%s: %w", req.URL.Host, err)
+		}
+		return &answer{req.URL.Host + ": the connection broke, or the answer is not valid HTTP",
+			text.InertLine(err.Error(), maxQuote)}
 	}
 	defer res.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(res.Body, 512))
-	err = fmt.Errorf("%s answered %d: %s", req.URL.Host, res.StatusCode, text.InertLine(string(said), 200))
+	err = &answer{fmt.Sprintf("%s answered %d", req.URL.Host, res.StatusCode), text.InertLine(string(said), maxQuote)}
 	switch {
 	case res.StatusCode/100 == 2:
 		return nil
@@ -119,4 +137,18 @@ func post(ctx context.Context, to string, header http.Header, body []byte) error
 		return later{err, min(time.Duration(s)*time.Second, maxPause)}
 	}
 	return err
+}
+
+// quotesNothing reports whether an error of an HTTP client quotes nothing that the server sent. Errors about a malformed
+// answer quote the answer.
+func quotesNothing(err error) bool {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http.ErrSchemeMismatch),
+		errors.Is(err, context.Canceled), errors.As(err, &timeout) && timeout.Timeout(),
+		errors.As(err, new(*net.OpError)), errors.As(err, new(*net.DNSError)),
+		errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, new(tls.RecordHeaderError)):
+		return true
+	}
+	return false
 }

@@ -496,6 +496,9 @@ func TestErrorsOfReceiversHoldNoSecretAndNoRedirectIsFollowed(t *testing.T) {
 		if err == nil || strings.ContainsAny(err.Error(), "\x1b") || strings.Contains(err.Error(), "t0ken") {
 			t.Errorf("%d: %v", status, err)
 		}
+		if status != 302 && !strings.Contains(err.Error(), "said") {
+			t.Errorf("%d: a test does not quote the receiver: %v", status, err)
+		}
 		if refused := errors.As(err, new(refusal)); refused != (is == "refused") {
 			t.Errorf("%d: refused %v", status, refused)
 		}

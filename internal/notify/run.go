@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/ceiling"
+	"lazaret/internal/statement"
 	"lazaret/internal/wire"
 	"lazaret/streams"
 )
@@ -109,7 +110,12 @@ func (r *Route) Test(ctx context.Context, console string) error {
 		Text:     "This is a test of the route " + r.Name + ".",
 	}
 	n.link(console)
-	return r.cleaned(r.receiver.send(ctx, newMessage([]*Notice{n})))
+	err := r.receiver.send(ctx, newMessage([]*Notice{n}))
+	var said *answer
+	if errors.As(err, &said) && said.quote != "" { // a test has no texts of the ledger
+		said.message += ": " + said.quote
+	}
+	return r.cleaned(err)
 }
 
 // cleaned returns err with the route's secrets removed from its text. A refusal or later stays one.
@@ -127,14 +133,16 @@ func (r *Route) cleaned(err error) error {
 	return clean
 }
 
-// sensitivities reads the whole ledger for the sensitivity labels of texts and for silences. A text may be sent
-// only when the labels of all entries up to its own entry are known.
+// sensitivities reads the whole ledger for the sensitivity labels of texts, for silences, and for statements to forget
+// entries. A text may be sent only when the labels of all entries up to its own entry are known.
 type sensitivities struct {
-	mu      sync.Mutex
-	labels  ceiling.Labels
-	silent  silences
-	next    uint64
-	changed chan struct{} // closed when next grows
+	mu       sync.Mutex
+	labels   ceiling.Labels
+	silent   silences
+	erased   statement.Erased
+	erasures int // number of statements in erased
+	next     uint64
+	changed  chan struct{} // closed when next grows
 }
 
 const poll = 100 * time.Millisecond
@@ -151,6 +159,9 @@ func (s *sensitivities) follow(ctx context.Context, nc *nats.Conn, log *slog.Log
 			for _, e := range es {
 				s.labels.Scan(ceiling.FromLedger(e))
 				s.silent.add(e)
+				if s.erased.Add(e) {
+					s.erasures++
+				}
 				at = e.Seq
 			}
 			s.next = at + 1
@@ -188,6 +199,13 @@ func (s *sensitivities) silenced(n *Notice, seq uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.silent.covers(n.Project, n.Rule, n.Agent, seq, n.Time)
+}
+
+// gone reports whether an entry is to be forgotten.
+func (s *sensitivities) gone(e *streams.Entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.erased.CoversEntry(e)
 }
 
 // redact removes the texts from a notification that the route may not send.

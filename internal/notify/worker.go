@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -45,6 +46,7 @@ type worker struct {
 	told    reminders
 	changed bool     // the reminders differ from their file
 	settled []uint64 // sequences of the latest delivered entries
+	forgot  int      // number of statements of seen.erased that forget has applied
 }
 
 // waiting is a ledger message with undelivered notifications.
@@ -164,6 +166,9 @@ func (w *worker) pullFrom(ctx context.Context, it jetstream.MessagesContext, to 
 					continue
 				}
 				w.seen.await(ctx, a.seq)
+				if w.seen.gone(&entries[i]) {
+					break
+				}
 				if n.Kind == KindAlert && w.seen.silenced(n, entries[i].Seq) {
 					continue
 				}
@@ -223,6 +228,7 @@ func (w *worker) run(ctx context.Context) {
 			busy = false
 			w.settle(r.b, r.err)
 		case now := <-clock.C:
+			w.forget()
 			w.flush(now)
 			if now.Sub(alive) > ackWait/4 {
 				alive = now
@@ -250,9 +256,9 @@ func (w *worker) take(a arrival) {
 	}
 	now := time.Now()
 	if a.err != nil {
-		w.log.Error("a ledger entry cannot be read and becomes a dead letter", "entry", a.seq, "err", a.err)
-		if err := bury(w.dir, Dead{Time: now.UTC(), Route: w.Name, Entry: a.seq,
-			Error: "it cannot be read: " + a.err.Error()}); err != nil {
+		// The error may quote the entry.
+		w.log.Error("a ledger entry cannot be read and becomes a dead letter", "entry", a.seq)
+		if err := bury(w.dir, Dead{Time: now.UTC(), Route: w.Name, Entry: a.seq, Error: "it cannot be read"}); err != nil {
 			w.log.Error("a dead letter cannot be written", "err", err)
 			return // the server delivers it again
 		}
@@ -333,6 +339,9 @@ func (w *worker) due(now time.Time) *batch {
 
 // settle handles the result of a delivery: err is nil if the receiver accepted the batch.
 func (w *worker) settle(b *batch, err error) {
+	if len(b.notices) == 0 {
+		return // forget dropped it during the delivery
+	}
 	now := time.Now()
 	var refused refusal
 	if b.tries++; b.tries == 1 {
@@ -392,16 +401,61 @@ func (w *worker) settle(b *batch, err error) {
 	}
 	w.save()
 	for _, seq := range b.from {
-		x := w.waiting[seq]
-		if x == nil {
-			continue
+		w.finish(seq)
+	}
+}
+
+// finish counts one notification of a ledger message as finished, and acknowledges the message after its last one.
+func (w *worker) finish(seq uint64) {
+	x := w.waiting[seq]
+	if x == nil {
+		return
+	}
+	if x.left--; x.left == 0 {
+		w.acknowledge(x)
+		delete(w.waiting, seq)
+		w.settled = append(w.settled, seq)
+		w.settled = w.settled[max(0, len(w.settled)-maxSettled):]
+	}
+}
+
+// forget drops the notifications and reminders of entries that a statement orders to forget. A delivery that has begun
+// is not stopped.
+func (w *worker) forget() {
+	w.seen.mu.Lock()
+	defer w.seen.mu.Unlock()
+	if w.forgot == w.seen.erasures {
+		return
+	}
+	w.forgot = w.seen.erasures
+	gone := func(n *Notice) bool { return w.seen.erased.Covers(n.Project, n.Entry) }
+	dropped := 0
+	empty := func(b *batch) bool {
+		// The slices are made anew, because a delivery may read the old ones.
+		var notices []*Notice
+		var from []uint64
+		for i, n := range b.notices {
+			if gone(n) {
+				w.finish(b.from[i])
+				dropped++
+			} else {
+				notices, from = append(notices, n), append(from, b.from[i])
+			}
 		}
-		if x.left--; x.left == 0 {
-			w.acknowledge(x)
-			delete(w.waiting, seq)
-			w.settled = append(w.settled, seq)
-			w.settled = w.settled[max(0, len(w.settled)-maxSettled):]
+		b.notices, b.from = notices, from
+		return len(notices) == 0
+	}
+	w.queue = slices.DeleteFunc(w.queue, empty)
+	maps.DeleteFunc(w.groups, func(_ string, b *batch) bool { return empty(b) })
+	for k, t := range w.told {
+		if gone(&t.Notice) {
+			delete(w.told, k)
+			w.changed = true
 		}
+	}
+	w.save()
+	if dropped > 0 {
+		w.log.Info("notifications of forgotten entries are not sent", "notifications", dropped)
 	}
 }
 

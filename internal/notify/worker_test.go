@@ -1,12 +1,24 @@
 package notify
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
 )
 
 // acks counts the acknowledgements of a message.
@@ -161,5 +173,162 @@ func TestNotificationsOfOneKindAndRuleAreToldTogether(t *testing.T) {
 	}
 	if a, b := newMessage(w.queue[0].notices).ID, newMessage(w.queue[2].notices).ID; a == b {
 		t.Errorf("two groups have the id %s", a)
+	}
+}
+
+func TestNotificationsOfAForgottenProjectAreNotSent(t *testing.T) {
+	w := &worker{
+		Route: &Route{
+			Name: "r", On: []Kind{KindHold, KindAlert}, Severity: "info", Group: time.Minute, Repeat: time.Hour, Times: 3,
+		},
+		dir:     t.TempDir(),
+		log:     slog.New(slog.DiscardHandler),
+		told:    make(reminders),
+		waiting: make(map[uint64]*waiting),
+		groups:  make(map[string]*batch),
+		seen:    new(sensitivities),
+	}
+	msgs := make(map[uint64]*acks)
+	arrive := func(seq uint64, projects ...string) {
+		a := arrival{seq: seq}
+		for _, p := range projects {
+			a.notices = append(a.notices,
+				&Notice{ID: p, Kind: KindHold, Project: p, Hold: "h" + p, Entry: seq, Severity: "high", Text: "text of " + p})
+		}
+		msgs[seq] = new(acks)
+		a.msg = msgs[seq]
+		w.take(a)
+	}
+	arrive(1, "gone", "stays") // told before the statement
+	w.flush(time.Now().Add(time.Hour))
+	for len(w.queue) > 0 {
+		w.settle(w.queue[0], nil)
+	}
+	arrive(2, "gone")
+	w.flush(time.Now().Add(time.Hour)) // being sent
+	sending := w.queue[0]
+	arrive(3, "gone", "stays") // collected
+	w.seen.erased.Add(&streams.Entry{Seq: 9, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "gone"})
+	w.seen.erasures++
+	w.forget()
+	w.settle(sending, refusal{errors.New("no")})
+	arrive(10, "gone") // after the statement
+	w.flush(time.Now().Add(time.Hour))
+	var left []string
+	for _, b := range w.queue {
+		for _, n := range b.notices {
+			left = append(left, fmt.Sprint(n.Entry, n.Project))
+		}
+	}
+	slices.Sort(left)
+	if fmt.Sprint(left) != "[10gone 3stays]" || len(w.groups) != 0 {
+		t.Errorf("%v are to be sent", left)
+	}
+	if w.told["gone/hgone"] != nil || w.told["stays/hstays"] == nil {
+		t.Errorf("reminders are left of %v", w.told)
+	}
+	for len(w.queue) > 0 {
+		w.settle(w.queue[0], nil)
+	}
+	for seq, m := range msgs {
+		if m.n != 1 {
+			t.Errorf("message %d is acknowledged %d times", seq, m.n)
+		}
+	}
+	if letters, err := readDead(deadFile(w.dir)); err != nil || len(letters) != 0 {
+		t.Errorf("dead letters %v, %v", letters, err)
+	}
+}
+
+func TestADeadLetterAndTheLogQuoteNoReceiver(t *testing.T) {
+	const text = "orders of Zanzibar"
+	http400 := func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		w.WriteHeader(400)
+		w.Write(b)
+	}
+	raw := func(answer string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			io.WriteString(c, answer)
+			c.Close()
+		}
+	}
+	for name, h := range map[string]http.HandlerFunc{
+		"quotes the body":         http400,
+		"is no HTTP":              raw(text + "\r\n\r\n"),
+		"has a malformed status":  raw("HTTP/1.1 " + text + "\r\n\r\n"),
+		"has a malformed header":  raw("HTTP/1.1 400 Bad\r\n" + text + "\r\n\r\n"),
+		"has an invalid Location": raw("HTTP/1.1 302 Found\r\nLocation: http://%zz/" + text + "\r\n\r\n"),
+		"quotes it in the reason": raw("HTTP/1.1 503 " + text + "\r\nContent-Length: 0\r\n\r\n"),
+	} {
+		s := httptest.NewServer(h)
+		quotedBy(t, name, text, &Route{Name: "r", To: To{Slack: &Slack{URL: s.URL + "/x"}}})
+		s.Close()
+	}
+	for name, answers := range map[string][]string{
+		"refuses the mail":      {"220 hi", "250 ok", "250 ok", "250 ok", "354 go", "554 spam: " + text},
+		"delays the mail":       {"220 hi", "250 ok", "250 ok", "250 ok", "354 go", "451 later: " + text},
+		"refuses the next":      {"220 hi", "250 ok", "550 after your mail " + text},
+		"is no SMTP":            {text},
+		"answers without sense": {"220 hi", "250 ok", "250 ok", "250 ok", "354 go", text},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			in := bufio.NewReader(c)
+			for i, a := range answers {
+				fmt.Fprintf(c, "%s\r\n", a)
+				for line := "\r\n"; i < len(answers)-1; { // a command, or the mail up to its last line
+					if line, err = in.ReadString('\n'); err != nil || !strings.HasPrefix(a, "354") || line == ".\r\n" {
+						break
+					}
+				}
+			}
+		}()
+		quotedBy(t, name, text, &Route{Name: "r", To: To{Email: &Email{Server: l.Addr().String(), TLS: "none",
+			From: "a@example.org", To: []string{"b@example.org"}}}})
+		l.Close()
+	}
+}
+
+// quotedBy fails the test if a dead letter or the log quotes the text after a delivery to a receiver that repeats it.
+func quotedBy(t *testing.T, name, text string, r *Route) {
+	t.Helper()
+	if err := r.check(); err != nil {
+		t.Fatal(err)
+	}
+	r.GiveUp = 0
+	log := new(bytes.Buffer)
+	w := &worker{Route: r, dir: t.TempDir(), log: slog.New(slog.NewTextHandler(log, nil)), told: make(reminders)}
+	b := &batch{notices: []*Notice{{ID: "n", Kind: KindHold, Project: "acme", Hold: "h", Text: text}}, from: []uint64{0}}
+	w.queue = []*batch{b}
+	err := r.cleaned(r.receiver.send(t.Context(), newMessage(b.notices)))
+	if err == nil {
+		t.Errorf("%s: it was delivered", name)
+		return
+	}
+	w.settle(b, err)
+	dead, derr := os.ReadFile(deadFile(w.dir))
+	if derr != nil || len(dead) == 0 {
+		t.Errorf("%s: no dead letter, %v", name, derr)
+	}
+	for _, s := range []string{string(dead), log.String()} {
+		for _, word := range strings.Fields(text) {
+			if strings.Contains(s, word) && word != "of" {
+				t.Errorf("%s: %q is in %s", name, word, s)
+			}
+		}
 	}
 }
