@@ -3,6 +3,7 @@ package memproxy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -28,9 +29,40 @@ type item struct {
 // plain matches strings without a space: ids, names, times.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:+-]{0,64}$`)
 
-// maxPlainWords is the maximum number of words in an item's ids, names and times that are not judged. More words
-// could form a sentence.
+// maxPlainWords is the maximum number of words in all ids, names and times of an item that are not judged. More words
+// could form a sentence, also if each is in a member of its own.
 const maxPlainWords = 3
+
+// usualNames are the names of members in the formats of the stores, and frequent names in metadata. They do not count
+// as words. Names of other members count.
+var usualNames = setOf("id", "uuid", "hash", "key", "namespace", "name", "score", "scores", "rank", "distance",
+	"similarity", "version", "created_at", "updated_at", "valid_at", "invalid_at", "expired_at", "expires_at",
+	"expiration_date", "timestamp", "time", "date", "user", "user_id", "agent_id", "app_id", "run_id", "actor_id",
+	"session_id", "group_id", "group_ids", "org_id", "project_id", "thread_id", "episodes", "role", "role_type", "event",
+	"type", "kind", "source", "source_description", "status", "metadata", "category", "categories", "topic", "topics",
+	"tag", "tags", "label", "labels", "lang", "language", "title", "url", "infer", "messages", "limit", "query", "filters",
+	"top_k", "threshold", "namespace_prefix", "results", "items", "facts", "relations", "index", "ttl", "success",
+	"dataset", "dataset_id", "dataset_name", "datasetId", "datasetName", "data_id", "dataId", "context_profile",
+	"total", "count", "page", "entry_type", "entry_id", "previous_memory", "old_memory", "new_memory", "memory_id", "node_set", "sessionIds")
+
+// usualValues are values that the stores put into members of these names. They do not count as words there.
+var usualValues = map[string]map[string]bool{
+	"role": roles, "role_type": roles,
+	"event":           setOf("ADD", "UPDATE", "DELETE", "NONE"),
+	"source":          setOf("graph", "session", "session_context"),
+	"kind":            setOf("graph_completion"),
+	"context_profile": setOf("qa"),
+}
+
+var roles = setOf("user", "human", "assistant", "ai", "system", "developer", "tool", "function")
+
+func setOf(all ...string) map[string]bool {
+	set := make(map[string]bool, len(all))
+	for _, s := range all {
+		set[s] = true
+	}
+	return set
+}
 
 // plainWords counts the words of a string. A word is a part of two or more letters that ends at a punctuation mark
 // or before a capital letter. A part with a digit is not a word. If plain does not match the string, plainWords
@@ -60,8 +92,8 @@ func plainWords(s string) (n int) {
 var sole = []string{"text", "content", "memory", "data", "value"}
 
 // itemOf parses an item. A text that is not a JSON string is judged as canonical JSON, so that it is the same when it
-// is written and when it is found.
-func itemOf(v jsontext.Value, fields []string) (*item, error) {
+// is written and when it is found. The strings in asked do not count as words.
+func itemOf(v jsontext.Value, fields []string, asked map[string]bool) (*item, error) {
 	it := new(item)
 	if v.Kind() == '"' {
 		err := json.Unmarshal(v, &it.bare)
@@ -92,7 +124,7 @@ func itemOf(v jsontext.Value, fields []string) (*item, error) {
 			rest[name] = v
 		}
 	}
-	it.rest, err = wordsLeft(rest)
+	it.rest, err = wordsLeft(rest, asked)
 	return it, err
 }
 
@@ -148,18 +180,25 @@ func words(v jsontext.Value) (text, member string, err error) {
 	return string(c), "", nil
 }
 
-// wordsLeft returns the parts of an object that are not plain ids, names or times, as canonical JSON. It returns ""
-// if there are none.
-func wordsLeft(o object) (string, error) {
-	odd := map[string]any{}
+// wordsLeft returns the members of an object that are not plain ids, names or times, as canonical JSON. It returns ""
+// if there are none. If the plain members have more than maxPlainWords words together, it returns all members with
+// words. The strings in asked do not count.
+func wordsLeft(o object, asked map[string]bool) (string, error) {
+	odd, few, sum := map[string]any{}, map[string]any{}, 0
 	for name, v := range o {
 		var x any
 		if err := json.Unmarshal(v, &x); err != nil {
 			return "", err
 		}
-		if plainWords(name) > maxPlainWords || wordsIn(x) > maxPlainWords {
+		switch n := wordsOf(name, x, asked); {
+		case n > maxPlainWords:
 			odd[name] = x
+		case n > 0:
+			few[name], sum = x, sum+n
 		}
+	}
+	if sum > maxPlainWords {
+		maps.Copy(odd, few)
 	}
 	if len(odd) == 0 {
 		return "", nil
@@ -173,21 +212,28 @@ func wordsLeft(o object) (string, error) {
 	return string(c), err
 }
 
-// wordsIn counts the words of all strings in a value. Member names count if they are not plain.
-func wordsIn(x any) (n int) {
+// wordsOf counts the words of a member: of its name, and of all names and strings in its value.
+func wordsOf(name string, x any, asked map[string]bool) (n int) {
+	if !usualNames[name] && !asked[name] {
+		n = plainWords(name)
+	}
+	return n + wordsIn(name, x, asked)
+}
+
+// wordsIn counts the words in the value of a member.
+func wordsIn(name string, x any, asked map[string]bool) (n int) {
 	switch x := x.(type) {
 	case string:
-		return plainWords(x)
+		if !asked[x] && !usualValues[name][x] {
+			return plainWords(x)
+		}
 	case []any:
 		for _, e := range x {
-			n += wordsIn(e)
+			n += wordsIn(name, e, asked)
 		}
 	case map[string]any:
 		for name, e := range x {
-			if w := plainWords(name); w > maxPlainWords {
-				n += w
-			}
-			n += wordsIn(e)
+			n += wordsOf(name, e, asked)
 		}
 	}
 	return n
@@ -196,8 +242,9 @@ func wordsIn(x any) (n int) {
 // errNoText is the error of a write that has no text to judge.
 var errNoText = errors.New("no text was found in the body")
 
-// itemsIn returns the items of a body, and whether the body is a list.
-func itemsIn(body jsontext.Value, list string, fields []string) (items []*item, isList bool, err error) {
+// itemsIn returns the items of a body, and whether the body is a list. The strings in asked do not count as words.
+func itemsIn(body jsontext.Value, list string, fields []string, asked map[string]bool) (items []*item, isList bool,
+	err error) {
 	values := []jsontext.Value{body}
 	switch {
 	case body.Kind() == '[':
@@ -222,7 +269,7 @@ func itemsIn(body jsontext.Value, list string, fields []string) (items []*item, 
 		return nil, isList, err
 	}
 	for _, v := range values {
-		it, err := itemOf(v, fields)
+		it, err := itemOf(v, fields, asked)
 		if err != nil {
 			return nil, isList, err
 		}

@@ -336,7 +336,7 @@ func (x *exchange) written(wr *write) ([]written, error) {
 	if err != nil {
 		return nil, err
 	}
-	items, _, err := itemsIn(x.body, wr.list, wr.text)
+	items, _, err := itemsIn(x.body, wr.list, wr.text, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +366,7 @@ func around(body jsontext.Value, list string) (string, error) {
 		return "", err
 	}
 	delete(o, list)
-	return wordsLeft(o)
+	return wordsLeft(o, nil)
 }
 
 // key returns the key of the memory, or of a part of it, that a write replaces. It is empty for a new
@@ -423,11 +423,11 @@ func (x *exchange) memory(t written) *streams.Memory {
 // reread reads the stored text back after a write, and records it as derived from the written text. Without this
 // record, a text that the store has rewritten counts as external when it is found.
 func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
-	items, _, err := itemsIn(body, rt.read.list, rt.read.text)
+	items, _, err := itemsIn(body, rt.read.list, rt.read.text, nil)
 	if err != nil {
 		return // judged refuses this response
 	}
-	said, _, _ := itemsIn(x.body, rt.write.list, rt.write.text)
+	said, _, _ := itemsIn(x.body, rt.write.list, rt.write.text, nil)
 	known := map[string]bool{"": true}
 	for _, it := range said {
 		known[it.text] = true
@@ -453,7 +453,7 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 		}
 		var now []*item
 		if err == nil {
-			now, _, err = itemsIn(b, "", rt.read.text)
+			now, _, err = itemsIn(b, "", rt.read.text, nil)
 		}
 		if err == nil && len(now) == 1 && !known[now[0].text] {
 			known[now[0].text] = true
@@ -479,7 +479,8 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	if body.Kind() == 'n' {
 		return []byte("null"), nil
 	}
-	items, isList, err := itemsIn(body, rt.read.list, rt.read.text)
+	asked := x.asked()
+	items, isList, err := itemsIn(body, rt.read.list, rt.read.text, asked)
 	if err != nil {
 		// The error may contain names from the response, which were not judged.
 		return nil, fmt.Errorf("the store's answer does not have the known format of %s", x.Kind)
@@ -516,21 +517,56 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 		}
 		return out[0], nil
 	}
-	return enveloped(body, rt.read.list, out)
+	return enveloped(body, rt.read.list, out, asked)
+}
+
+// asked returns the ids and names in a request, which may be in its response without being text of the store.
+func (x *exchange) asked() map[string]bool {
+	all := make(map[string]bool)
+	add := func(s string) {
+		if plain.MatchString(s) {
+			all[s] = true
+		}
+	}
+	for part := range strings.SplitSeq(x.r.URL.Path, "/") {
+		add(part)
+	}
+	for _, values := range x.r.URL.Query() {
+		for _, s := range values {
+			add(s)
+		}
+	}
+	for d := jsontext.NewDecoder(bytes.NewReader(x.body)); ; {
+		t, err := d.ReadToken()
+		if err != nil {
+			return all
+		}
+		if t.Kind() == '"' {
+			add(t.String())
+		}
+	}
 }
 
 // enveloped puts items back into their response. It keeps other members only if they have no words.
-func enveloped(body jsontext.Value, list string, items []jsontext.Value) ([]byte, error) {
+func enveloped(body jsontext.Value, list string, items []jsontext.Value, asked map[string]bool) ([]byte, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil {
 		return nil, err
 	}
-	for name, v := range o {
-		if odd, err := wordsLeft(object{name: v}); err != nil || odd != "" {
+	delete(o, list)
+	odd, err := wordsLeft(o, asked)
+	if err != nil {
+		return nil, err
+	}
+	if odd != "" {
+		var out object
+		if err := json.Unmarshal([]byte(odd), &out); err != nil {
+			return nil, err
+		}
+		for name := range out {
 			delete(o, name)
 		}
 	}
-	var err error
 	if o[list], err = json.Marshal(items); err != nil {
 		return nil, err
 	}
