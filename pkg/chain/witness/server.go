@@ -2,6 +2,7 @@ package witness
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type Server struct {
 // maxRequest is the maximum size of a request, in bytes: 63 hashes and a checkpoint with
 // signatures.
 const maxRequest = 64 << 10
+
+// emptyRoot is the root of the tree of size 0 (RFC 6962).
+var emptyRoot = tlog.Hash(sha256.Sum256(nil))
 
 // maxProof is the maximum number of hashes in a consistency proof.
 const maxProof = 63
@@ -143,6 +147,9 @@ func (s *Server) Add(body []byte) ([]byte, error) {
 	}
 	if old != last.Size {
 		return nil, &refusal{code: http.StatusConflict, size: last.Size, text: "the last cosigned size is different"}
+	}
+	if cp.Size == 0 && cp.Root != emptyRoot {
+		return nil, refuse(http.StatusUnprocessableEntity, "the checkpoint has size 0, but not the root of the empty tree")
 	}
 	switch {
 	case old == 0:

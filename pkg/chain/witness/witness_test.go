@@ -3,6 +3,7 @@ package witness_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -35,12 +36,18 @@ func cosigner(t *testing.T, k fuzztest.Pair) string {
 
 func newLog(t *testing.T, k fuzztest.Pair, payload string) *chain.Log {
 	t.Helper()
+	l := emptyLog(t, k)
+	grow(t, l, 10, payload)
+	return l
+}
+
+func emptyLog(t *testing.T, k fuzztest.Pair) *chain.Log {
+	t.Helper()
 	l, err := chain.Open("log", chain.Options{FS: vfs.NewMem(), Signer: k.Signer, MasterKey: make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	grow(t, l, 10, payload)
 	return l
 }
 
@@ -155,6 +162,16 @@ func TestAWitnessAnswersAsTheProtocolSays(t *testing.T) {
 	stolen := grow(t, newLog(t, badKey, "x"), 1, "x")
 	forked := grow(t, newLog(t, logKey, "y"), 1, "y")
 	s, _ := serve(t, "w", w, t.TempDir(), logKey)
+	empty := grow(t, emptyLog(t, logKey), 0, "")
+	unlike := func(root string) string { // a checkpoint of size 0 with another root
+		sum := sha256.Sum256([]byte(root))
+		cp, err := note.Sign(&note.Note{Text: fmt.Sprintf("log\n0\n%s\n", base64.StdEncoding.EncodeToString(sum[:]))},
+			logKey.Signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(cp)
+	}
 	zero := base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n"
 	for _, c := range []struct {
 		name, body string
@@ -172,6 +189,10 @@ func TestAWitnessAnswersAsTheProtocolSays(t *testing.T) {
 		{"an old size above the checkpoint's", "old 12\n\n" + string(first), 400, ""},
 		{"a size that was not cosigned", "old 5\n\n" + string(first), 409, "0\n"},
 		{"a proof from nothing", "old 0\n" + zero + "\n" + string(first), 400, ""},
+		{"a tree of size 0 that is not empty", "old 0\n\n" + unlike("x"), 422, ""},
+		{"the empty tree", "old 0\n\n" + string(empty), 200, "— w "},
+		{"another tree of size 0", "old 0\n\n" + unlike("y"), 422, ""},
+		{"the empty tree again", "old 0\n\n" + string(empty), 200, "— w "},
 		{"the first", "old 0\n\n" + string(first), 200, "— w "},
 		{"the first again", "old 11\n\n" + string(first), 200, "— w "},
 		{"from nothing again", "old 0\n\n" + string(second), 409, "11\n"},
