@@ -43,7 +43,8 @@ var usualNames = setOf("id", "uuid", "hash", "key", "namespace", "name", "score"
 	"tag", "tags", "label", "labels", "lang", "language", "title", "url", "infer", "messages", "limit", "query", "filters",
 	"top_k", "threshold", "namespace_prefix", "results", "items", "facts", "relations", "index", "ttl", "success",
 	"dataset", "dataset_id", "dataset_name", "datasetId", "datasetName", "data_id", "dataId", "context_profile",
-	"total", "count", "page", "entry_type", "entry_id", "previous_memory", "old_memory", "new_memory", "memory_id", "node_set", "sessionIds")
+	"total", "count", "page", "entry_type", "entry_id", "previous_memory", "old_memory",
+	"new_memory", "memory_id", "node_set", "sessionIds")
 
 // usualValues are values that the stores put into members of these names. They do not count as words there.
 var usualValues = map[string]map[string]bool{
