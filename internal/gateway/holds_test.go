@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"lazaret/pkg/beliefs"
@@ -44,5 +45,33 @@ func TestAGatewayThatStartsLaterKnowsTheHoldsOfItsAgents(t *testing.T) {
 	}
 	if rep := later.verdict(t, secret, "GET", path, ""); rep.Verdict != streams.Allow {
 		t.Errorf("asked again it is %s", rep.Verdict)
+	}
+}
+
+// Another agent of the same project learns nothing of a hold: neither from the gateway that received the proposal nor
+// from one that reads the arbiter's record.
+func TestAHoldIsOfItsAgentOnly(t *testing.T) {
+	p := newPipe(t)
+	project, secret := p.agent(t, beliefs.Origins())
+	other := p.agentIn(t, project, "neighbour", beliefs.Origins())
+	held := p.verdict(t, secret, "POST", "/v1/decide", fmt.Sprintf(email, "a1"))
+	if held.Verdict != streams.Hold || held.Entry.Hold == nil {
+		t.Fatalf("sending is %s", held.Verdict)
+	}
+	g, err := Start(Config{Data: p.data, Listen: "127.0.0.1:0", Dial: p.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	path := "/v1/holds/" + held.Entry.Hold.ID
+	for name, at := range map[string]*pipe{"the gateway": p, "a later gateway": {Pipeline: p.Pipeline, Gateway: g}} {
+		if rep := at.verdict(t, secret, "GET", path, ""); rep.Verdict != streams.Hold {
+			t.Errorf("%s: to its agent the hold is %s", name, rep.Verdict)
+		}
+		for _, wait := range []string{"", "?wait=50ms"} {
+			if code, body := at.send(t, other, "GET", path+wait, ""); code != 404 || strings.Contains(body, "send_email") {
+				t.Errorf("%s%s: to another agent of the project: %d %s", name, wait, code, body)
+			}
+		}
 	}
 }

@@ -161,12 +161,18 @@ func (p *pipe) agent(t *testing.T, origins []beliefs.Origin, kinds ...streams.Ki
 	p.names++
 	project = fmt.Sprintf("p%d", p.names)
 	p.mu.Unlock()
-	g := natsserver.Grant{Name: project + ".bot", Agent: &natsserver.Agent{Project: project, Name: "bot",
+	return project, p.agentIn(t, project, "bot", origins, kinds...)
+}
+
+// agentIn returns the token of a new agent of a project.
+func (p *pipe) agentIn(t *testing.T, project, name string, origins []beliefs.Origin, kinds ...streams.Kind) string {
+	t.Helper()
+	g := natsserver.Grant{Name: project + "." + name, Agent: &natsserver.Agent{Project: project, Name: name,
 		Origins: origins, Kinds: kinds}, Lasts: time.Hour}
 	if err := p.Server.Minter().Install(g, p.Server.URL(), false); err != nil {
 		t.Fatal(err)
 	}
-	return project, p.token(t, g.Name)
+	return p.token(t, g.Name)
 }
 
 func (p *pipe) token(t *testing.T, credential string) string {

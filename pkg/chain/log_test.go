@@ -266,6 +266,73 @@ func TestWhoTrustsTheFirstKeyFollowsItsHandovers(t *testing.T) {
 	}
 }
 
+// replacedKey is a pinned key that another key replaced when the log had this many leaves.
+type replacedKey struct {
+	note.Verifier
+	at int64
+}
+
+func (k replacedKey) ReplacedAt() int64 { return k.at }
+
+func TestAReplacedKeySignsTreesUpToItsReplacementOnly(t *testing.T) {
+	k := newVkey(t, "log")
+	v, err := note.NewVerifier(k.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, vfs.NewMem(), "log", keypair{signer: k.signer})
+	for size := int64(1); size <= 4; size++ {
+		if err := l.Append(entries(uint64(size), uint64(size))); err != nil {
+			t.Fatal(err)
+		}
+		cp, err := l.Checkpoint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := range int64(6) {
+			if _, err := chain.OpenCheckpoint(cp, note.VerifierList(replacedKey{v, at})); (err == nil) != (size <= at) {
+				t.Errorf("a key that was replaced at size %d signs a tree of size %d: %v", at, size, err)
+			}
+		}
+	}
+}
+
+// A key that was replaced hands the log over to nobody else, also not at the size of its replacement.
+func TestAReplacedKeyHandsNothingOver(t *testing.T) {
+	for _, more := range []uint64{0, 1} { // entries between the two handovers
+		fs := vfs.NewMem()
+		keys := []vkey{newVkey(t, "log"), newVkey(t, "log"), newVkey(t, "log")}
+		l := open(t, fs, "log", keypair{signer: keys[0].signer})
+		if err := l.Append(entries(1, 10)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Handover(keys[1].signer, keys[1].text); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l = open(t, fs, "log", keypair{signer: keys[0].signer}) // an attacker has the first key
+		if more > 0 {
+			if err := l.Append(entries(11, 10+more)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := l.Handover(keys[2].signer, keys[2].text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r := verify(t, fs, "log", keypair{verifier: keys[0].verifiers(t)}, nil); r.Status != chain.Failed {
+			t.Errorf("%d entries after its replacement, a key handed the log over: %+v", more, r)
+		}
+	}
+}
+
 func TestAStoreOfAnotherFormatIsNamed(t *testing.T) {
 	fs, k := vfs.NewMem(), newKey(t, "log")
 	l := open(t, fs, "log", k)
