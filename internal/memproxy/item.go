@@ -1,6 +1,7 @@
 package memproxy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -321,4 +322,31 @@ func (it *item) served(text, rest memgate.Found) (jsontext.Value, error) {
 		it.all[it.field], _ = json.Marshal(v, json.Deterministic(true))
 	}
 	return json.Marshal(it.all, json.Deterministic(true))
+}
+
+// asked returns the ids and names in a request, which may be in its response without being text of the store.
+func (x *exchange) asked() map[string]bool {
+	all := make(map[string]bool)
+	add := func(s string) {
+		if plain.MatchString(s) {
+			all[s] = true
+		}
+	}
+	for part := range strings.SplitSeq(x.r.URL.Path, "/") {
+		add(part)
+	}
+	for _, values := range x.r.URL.Query() {
+		for _, s := range values {
+			add(s)
+		}
+	}
+	for d := jsontext.NewDecoder(bytes.NewReader(x.body)); ; {
+		t, err := d.ReadToken()
+		if err != nil {
+			return all
+		}
+		if t.Kind() == '"' {
+			add(t.String())
+		}
+	}
 }

@@ -520,33 +520,6 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	return enveloped(body, rt.read.list, out, asked)
 }
 
-// asked returns the ids and names in a request, which may be in its response without being text of the store.
-func (x *exchange) asked() map[string]bool {
-	all := make(map[string]bool)
-	add := func(s string) {
-		if plain.MatchString(s) {
-			all[s] = true
-		}
-	}
-	for part := range strings.SplitSeq(x.r.URL.Path, "/") {
-		add(part)
-	}
-	for _, values := range x.r.URL.Query() {
-		for _, s := range values {
-			add(s)
-		}
-	}
-	for d := jsontext.NewDecoder(bytes.NewReader(x.body)); ; {
-		t, err := d.ReadToken()
-		if err != nil {
-			return all
-		}
-		if t.Kind() == '"' {
-			add(t.String())
-		}
-	}
-}
-
 // enveloped puts items back into their response. It keeps other members only if they have no words.
 func enveloped(body jsontext.Value, list string, items []jsontext.Value, asked map[string]bool) ([]byte, error) {
 	var o object

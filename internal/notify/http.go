@@ -41,8 +41,8 @@ type later struct {
 
 func (l later) Unwrap() error { return l.error }
 
-// answer is an error that quotes a receiver. The quote may repeat texts of the notification, which must get neither into
-// dead letters nor into the log. So its message has no quote.
+// answer is an error that quotes a receiver. The quote may repeat texts of the notification, which must get neither
+// into dead letters nor into the log. So its message has no quote.
 type answer struct{ message, quote string }
 
 func (a *answer) Error() string { return a.message }
@@ -139,8 +139,8 @@ func post(ctx context.Context, to string, header http.Header, body []byte) error
 	return err
 }
 
-// quotesNothing reports whether an error of an HTTP client quotes nothing that the server sent. Errors about a malformed
-// answer quote the answer.
+// quotesNothing reports whether an error of an HTTP client quotes nothing that the server sent. Errors about a
+// malformed answer quote the answer.
 func quotesNothing(err error) bool {
 	var timeout net.Error
 	switch {
