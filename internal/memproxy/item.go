@@ -13,6 +13,7 @@ import (
 
 	"lazaret/internal/memgate"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
 )
 
 type object = map[string]jsontext.Value
@@ -36,35 +37,24 @@ const maxPlainWords = 3
 
 // usualNames are the names of members in the formats of the stores, and frequent names in metadata. They do not count
 // as words. Names of other members count.
-var usualNames = setOf("id", "uuid", "hash", "key", "namespace", "name", "score", "scores", "rank", "distance",
-	"similarity", "version", "created_at", "updated_at", "valid_at", "invalid_at", "expired_at", "expires_at",
-	"expiration_date", "timestamp", "time", "date", "user", "user_id", "agent_id", "app_id", "run_id", "actor_id",
-	"session_id", "group_id", "group_ids", "org_id", "project_id", "thread_id", "episodes", "role", "role_type", "event",
-	"type", "kind", "source", "source_description", "status", "metadata", "category", "categories", "topic", "topics",
-	"tag", "tags", "label", "labels", "lang", "language", "title", "url", "infer", "messages", "limit", "query", "filters",
-	"top_k", "threshold", "namespace_prefix", "results", "items", "facts", "relations", "index", "ttl", "success",
-	"dataset", "dataset_id", "dataset_name", "datasetId", "datasetName", "data_id", "dataId", "context_profile",
-	"total", "count", "page", "entry_type", "entry_id", "previous_memory", "old_memory",
-	"new_memory", "memory_id", "node_set", "sessionIds")
+var usualNames = text.Set(`id uuid hash key namespace name score scores rank distance similarity version created_at updated_at valid_at
+	invalid_at expired_at expires_at expiration_date timestamp time date user user_id agent_id app_id run_id
+	actor_id session_id group_id group_ids org_id project_id thread_id episodes role role_type event type kind
+	source source_description status metadata category categories topic topics tag tags label labels lang language
+	title url infer messages limit query filters top_k threshold namespace_prefix results items facts relations
+	index ttl success dataset dataset_id dataset_name datasetId datasetName data_id dataId context_profile total
+	count page entry_type entry_id previous_memory old_memory new_memory memory_id node_set sessionIds`)
 
 // usualValues are values that the stores put into members of these names. They do not count as words there.
 var usualValues = map[string]map[string]bool{
 	"role": roles, "role_type": roles,
-	"event":           setOf("ADD", "UPDATE", "DELETE", "NONE"),
-	"source":          setOf("graph", "session", "session_context"),
-	"kind":            setOf("graph_completion"),
-	"context_profile": setOf("qa"),
+	"event":           text.Set("ADD UPDATE DELETE NONE"),
+	"source":          text.Set("graph session session_context"),
+	"kind":            text.Set("graph_completion"),
+	"context_profile": text.Set("qa"),
 }
 
-var roles = setOf("user", "human", "assistant", "ai", "system", "developer", "tool", "function")
-
-func setOf(all ...string) map[string]bool {
-	set := make(map[string]bool, len(all))
-	for _, s := range all {
-		set[s] = true
-	}
-	return set
-}
+var roles = text.Set("user human assistant ai system developer tool function")
 
 // plainWords counts the words of a string. A word is a part of two or more letters that ends at a punctuation mark
 // or before a capital letter. A part with a digit is not a word. If plain does not match the string, plainWords
