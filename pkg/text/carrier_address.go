@@ -98,7 +98,7 @@ func (sc *scanner) url(start, n int) int {
 	if i := strings.IndexAny(body, "/?#"); i >= 0 {
 		authority, tail = body[:i], body[i:]
 	}
-	sc.insideURL(rest+len(authority), end)
+	sc.insideURL(rest, end)
 	if scheme == "hxxp" || scheme == "hxxps" {
 		scheme = "http" + scheme[len("hxxp"):] // a defanged URL: hxxp
 	}
@@ -135,8 +135,21 @@ func (sc *scanner) url(start, n int) int {
 	return end
 }
 
-// insideURL looks for encoded parts in the path and query of a URL.
+// insideURL looks for secrets and encoded parts in a URL, from its authority at byte i to its end.
 func (sc *scanner) insideURL(i, end int) {
+	body := sc.s[i:end]
+	sc.secretsWithin(body, i)
+	decoded := body
+	for range maxDepth {
+		if strings.IndexByte(decoded, '%') < 0 {
+			break
+		}
+		decoded = decodePercent(decoded)
+		sc.secretsWithin(decoded, -1)
+	}
+	if pem := strings.Index(body, "-----BEGIN"); pem >= 0 {
+		sc.pem(i + pem)
+	}
 	for i < end {
 		if tokenClass[sc.s[i]] == 0 {
 			i = sc.delimiter(i)
@@ -146,8 +159,22 @@ func (sc *scanner) insideURL(i, end int) {
 		for i < end && tokenClass[sc.s[i]] != 0 {
 			i++
 		}
-		if sc.decoding && i-start >= minEncoded {
-			sc.encodedRun(start, i)
+		if !sc.decoding || i-start < minEncoded {
+			continue
+		}
+		if _, found := sc.encodedRun(start, i); found {
+			continue
+		}
+		// A slash may be a character of base64, or the separator of a path.
+		for part := start; part < i; {
+			to := part
+			for to < i && sc.s[to] != '/' {
+				to++
+			}
+			if to-part >= minEncoded && to-part < i-start {
+				sc.encodedRun(part, to)
+			}
+			part = to + 1
 		}
 	}
 }

@@ -3,7 +3,9 @@ package text
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -63,7 +65,10 @@ func (sc *scanner) pem(start int) bool {
 	const limit = 16 << 10
 	s := sc.s[start:min(len(sc.s), start+limit)]
 	head, body, ok := strings.Cut(s[len("-----BEGIN"):], "-----")
-	if !ok || len(head) > 40 || !strings.HasSuffix(head, "PRIVATE KEY") {
+	if !ok || len(head) > 40 {
+		return false
+	}
+	if head = spaces.Replace(head); !strings.HasSuffix(head, "PRIVATE KEY") {
 		return false
 	}
 	end := start + len(s)
@@ -73,6 +78,88 @@ func (sc *scanner) pem(start int) bool {
 	}
 	sc.keepAt(Secret, "-----BEGIN"+head+"…#"+shortDigest(strings.Join(strings.Fields(body), "")), start, end)
 	return true
+}
+
+// spaces replaces the characters that stand for a space in a URL.
+var spaces = strings.NewReplacer("+", " ", "_", " ", "%20", " ")
+
+// secretsWithin keeps the API keys and JSON Web Tokens that begin inside s: as a part of a URL, a
+// path, a host name, or after a colon. at is the position of s in the text, or -1 if s was decoded.
+// Ordinary slugs and names (sk-ii-facial-treatment-2024) can begin like a key, so that the
+// conditions are stricter than those of secret.
+func (sc *scanner) secretsWithin(s string, at int) {
+	for i := 0; i+minSecret <= len(s); i++ {
+		if !secretStart[s[i]] || i > 0 && isAlnum(s[i-1]) {
+			continue
+		}
+		for _, k := range secretShapes {
+			if !strings.HasPrefix(s[i:], k.prefix) {
+				continue
+			}
+			key := k.within(s[i:])
+			if key == "" {
+				continue
+			}
+			if value := masked(key, len(k.prefix), 0); at < 0 {
+				sc.keep(Secret, value)
+			} else {
+				sc.keepAt(Secret, value, at+i, at+i+len(key))
+			}
+			i += len(key) - 1
+			break
+		}
+	}
+}
+
+// within returns the key of the shape with which s begins, or "".
+func (k *secretShape) within(s string) string {
+	plain := k.min == k.max // such keys, except AIza…, have letters and digits only
+	n, dots := len(k.prefix), 0
+	for ; n < len(s) && n < k.max+1; n++ {
+		c := s[n]
+		if isAlnum(c) || (c == '-' || c == '_') && (!plain || k.prefix == "AIza") {
+			continue
+		}
+		if c != '.' || !k.dotted() || k.prefix == "eyJ" && dots == 2 {
+			break
+		}
+		dots++
+	}
+	key := strings.TrimRight(s[:n], ".-_")
+	if len(key) < k.min || len(key) > k.max {
+		return ""
+	}
+	if k.prefix == "eyJ" {
+		// Header and payload are JSON objects.
+		if dots == 2 && strings.Contains(key, ".eyJ") {
+			return key
+		}
+		return ""
+	}
+	if !plain && !slices.ContainsFunc(strings.FieldsFunc(key[len(k.prefix):], notAlnum), generated) {
+		return ""
+	}
+	return key
+}
+
+// dotted reports whether keys of the shape have dots.
+func (k *secretShape) dotted() bool {
+	return k.prefix == "eyJ" || k.prefix == "SG." || k.prefix == "ya29."
+}
+
+func notAlnum(r rune) bool { return r >= utf8.RuneSelf || !isAlnum(byte(r)) }
+
+// generated reports whether a run of letters and digits looks like a part of a key, not like a word
+// or a number.
+func generated(run string) bool {
+	if len(run) < 10 {
+		return false
+	}
+	classes := uint16(0)
+	for i := 1; i < len(run); i++ {
+		classes |= tokenClass[run[i]]
+	}
+	return classes&inDigit != 0 && classes&inLetters != 0 || classes&inLetters == inLetters
 }
 
 func hasDigit(s string) bool { return strings.ContainsAny(s, "0123456789") }

@@ -294,7 +294,11 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 			return sc.url(start, i)
 		}
 	}
+	composed := len(tok) >= minSecret && mask&^(inLetters|inDigit) != 0 // a key may be a part of the token
 	if mask&inAt != 0 {
+		if composed {
+			sc.secretsWithin(tok, start)
+		}
 		sc.at(tok)
 		return end
 	}
@@ -305,6 +309,9 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 	}
 	if (len(tok) >= minSecret || tok[0] == '-') && sc.secret(tok, start) {
 		return end
+	}
+	if composed {
+		sc.secretsWithin(tok, start)
 	}
 	if sc.decoding && len(tok) >= minEncoded {
 		if next, ok := sc.encodedRun(start, end); ok {
