@@ -89,7 +89,7 @@ const AcceptedEntry = "accepted"
 // Class returns the class of a call. It joins the entries that name the tool with the level at
 // which a person accepted the tool. Entries that match words of the name count only if neither a
 // person nor an entry for the tool's own catalogue set the level. The entry named `otherwise`
-// counts only if nothing else set the level.
+// counts only if nothing else set the level. What the arguments say raises the level, if words may.
 func (p *Policy) Class(k Call) Class {
 	if len(k.Tool) > MaxTool {
 		return unmatched(fmt.Sprintf("the tool's name has %d bytes, but the policy reads at most %d", len(k.Tool), MaxTool))
@@ -147,7 +147,10 @@ func (p *Policy) Class(k Call) Class {
 		effects = e.effects
 	}
 	class.Effects = effects.names()
-	return class
+	if settled {
+		return class
+	}
+	return p.raiseByArguments(class, &c)
 }
 
 // settles reports whether an entry for the tool's own catalogue, of, names the tool. Then this entry decides the

@@ -1,0 +1,260 @@
+package policy
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/beliefs"
+)
+
+// The first words of statements that change something, by their worst effect. Other first words read.
+var (
+	statementAdds = contentWords(strings.Fields(`insert create comment refresh reindex vacuum cluster optimize repair
+		notify lock import put`))
+	statementChanges  = contentWords(strings.Fields("update merge upsert replace alter rename set pragma reset"))
+	statementDestroys = contentWords(strings.Fields("delete drop truncate purge kill shutdown undrop flush"))
+	statementRuns     = contentWords(strings.Fields(`exec execute call do copy load attach detach install uninstall unload
+		handler xp_cmdshell declare prepare begin`))
+	statementGrants = contentWords(strings.Fields("grant revoke deny"))
+	// rightsObjects and codeObjects follow create, alter and drop.
+	rightsObjects = contentWords(strings.Fields("user role login policy group"))
+	codeObjects   = contentWords(strings.Fields(`function procedure trigger extension event language rule server foreign
+		package aggregate plugin`))
+)
+
+// syntax finds parts of statements that plain words rarely have. It tells a statement in an argument named query from
+// the words of a search ("drop table syntax").
+var syntax = func() *regexp.Regexp {
+	const name = "[\\w.\"`\\[\\]$*-]+"
+	return regexp.MustCompile(`(?i)^(delete\s+from\s+(only\s+)?` + name + `\s*($|where\b.*[=<>]|where\b.*\b(in|like|is)\b|` +
+		`using\b|returning\b)|delete\s+` + name + `\s+from\s.*\bwhere\b|` +
+		`(update|with)\b.*\bset\b.*=|insert\s+(\w+\s+)?into\s+` + name + `\s*(\(|values\b|select\b|default\b|set\b)|` +
+		`replace\s+into\s+` + name + `\s*(\(|values\b|select\b)|merge\s+into\b.*\busing\b|` +
+		`create\s.*\(|alter\s+\w+\s+.*\b(add|drop|rename|modify|set|owner|with|password)\b|` +
+		`(grant|revoke)\b.*\b(to|from)\b|` +
+		`(drop|truncate)\s+(table|database|schema|view|index|user|role|column)\s+(if\s+exists\s+)?` + name +
+		`(\s*,\s*` + name + `)*(\s+(cascade|restrict))?$|truncate\s+` + name + `$|` +
+		`(call|exec|execute)\s+` + name + `(\s*\(|\s+@|$)|do\s|copy\s+.*\b(from|to)\b|` +
+		`(load\s+data|attach\s+database|pragma\s.*=|set\s+(global|role|session)\b)|(kill|shutdown|flush)\b.{0,24}$)`)
+}()
+
+var (
+	writesInside = regexp.MustCompile(`(?is)\b(delete\s+from|insert\s+into|update\s+\S+\s+(as\s+\w+\s+|\w+\s+)?set|merge\s+into)\b`)
+	selectsInto  = regexp.MustCompile(`(?is)^\(*\s*(select|with|from|table)\b.*\binto\s`)
+	fromTable    = regexp.MustCompile(`(?i)\binto\s+\S+\s+from\s+\S`)
+	functions    = regexp.MustCompile(`(?i)\b(pg_terminate_backend|pg_cancel_backend|pg_read_file|pg_write_file|lo_export|` +
+		`lo_import|dblink\w*|load_extension|xp_\w+|sp_\w+|setval|query_to_xml|load_file|sys_exec|sys_eval|writefile)\s*\(`)
+	cypher    = regexp.MustCompile(`(?is)^(optional\s+)?(match|unwind|merge|call)\b.*\b(delete|set|create|merge|remove|drop)\b`)
+	explained = regexp.MustCompile(`(?is)^explain\s*(\([^)]*\)|(analyze|analyse|verbose)\b|\s)*`)
+)
+
+// statement judges an argument with a statement of SQL, Cypher or GraphQL. sql is set if its name says that it can be
+// nothing else; then a first word is enough.
+func statement(key, v string, sql bool) (worst said) {
+	if len(v) > maxWords {
+		return said{level: beliefs.L4, effects: []string{EffectWrite}, blast: beliefs.BlastExternal,
+			reversibility: beliefs.Irreversible, why: "the argument " + clip(key) + " is longer than the policy reads"}
+	}
+	for _, d := range []dialect{{}, {backslash: true}} {
+		for _, s := range d.statements(v) {
+			if j := one(s, sql); j.level > worst.level {
+				worst = j
+				worst.why = "the argument " + clip(key) + " has a statement that changes something"
+			}
+		}
+	}
+	if worst.level < beliefs.L4 && mutates(v) {
+		worst = said{beliefs.L4, []string{EffectWrite}, beliefs.BlastExternal, beliefs.Irreversible,
+			"the argument " + clip(key) + " has a GraphQL mutation"}
+	}
+	return worst
+}
+
+// one judges one statement without comments and texts.
+func one(s string, sql bool) said {
+	s = strings.TrimSpace(strings.TrimLeft(explained.ReplaceAllString(s, ""), "( \t\r\n"))
+	flat := strings.Join(strings.Fields(s), " ")
+	words := strings.FieldsFunc(strings.ToLower(flat), func(r rune) bool { return r == ' ' || r == '(' || r == ',' })
+	if len(words) == 0 {
+		return said{}
+	}
+	destroys := said{level: beliefs.L4, effects: []string{EffectWrite, EffectDelete}, blast: beliefs.BlastProject,
+		reversibility: beliefs.Irreversible}
+	adds := said{level: beliefs.L3, effects: []string{EffectWrite}, blast: beliefs.BlastProject,
+		reversibility: beliefs.Compensable}
+	runs := said{level: beliefs.L4, effects: []string{EffectExec}, blast: beliefs.BlastExternal,
+		reversibility: beliefs.Irreversible}
+	rights := said{level: beliefs.L4, effects: []string{EffectSecret, EffectWrite}, blast: beliefs.BlastExternal,
+		reversibility: beliefs.Compensable}
+	first := words[0]
+	switch {
+	case functions.MatchString(flat):
+		return runs
+	case selectsInto.MatchString(flat) && strings.Contains(strings.ToLower(flat), "file"):
+		return runs
+	case selectsInto.MatchString(flat) && (sql || fromTable.MatchString(flat)):
+		return adds
+	case cypher.MatchString(flat) && strings.ContainsAny(flat, "({"):
+		return destroys
+	case writesInside.MatchString(flat) && (first == "with" || first == "select"):
+		return destroys
+	case !sql && !syntax.MatchString(flat):
+		return said{}
+	case first == "begin" && (len(words) == 1 || slices.Contains([]string{"transaction", "work", "read", "isolation",
+		"deferred", "immediate"}, words[1])), first == "set" && len(words) > 1 && (words[1] == "search_path" ||
+		words[1] == "statement_timeout" || words[1] == "transaction"), first == "pragma" && !strings.Contains(flat, "="):
+		return said{}
+	}
+	for _, w := range words[1:min(len(words), 6)] {
+		if first != "create" && first != "alter" && first != "drop" {
+			break
+		}
+		if rightsObjects[w] {
+			return rights
+		}
+		if codeObjects[w] {
+			return runs
+		}
+	}
+	switch {
+	case statementGrants[first]:
+		return rights
+	case statementRuns[first]:
+		return runs
+	case statementDestroys[first], first == "alter" && strings.Contains(strings.ToLower(flat), " drop "),
+		first == "update" && !strings.Contains(strings.ToLower(flat), "where"):
+		return destroys
+	case statementAdds[first], statementChanges[first]:
+		return adds
+	}
+	return said{}
+}
+
+// mutates reports whether a GraphQL document has a mutation.
+func mutates(v string) bool {
+	depth := 0
+	for line := range strings.Lines(v) {
+		line, _, _ = strings.Cut(line, "#")
+		for len(line) > 0 {
+			switch c := line[0]; {
+			case c == '{':
+				depth++
+			case c == '}':
+				depth = max(depth-1, 0)
+			case depth == 0 && mutation.MatchString(line) && strings.Contains(v, "{"):
+				return true
+			case depth == 0 && nameByte(c):
+				for len(line) > 1 && nameByte(line[1]) {
+					line = line[1:]
+				}
+			}
+			line = line[1:]
+		}
+	}
+	return false
+}
+
+var mutation = regexp.MustCompile(`^mutation(\s*$|\s*[({@,]|\s+\w+\s*($|[({@,]))`)
+
+func nameByte(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// dialect is a way to read texts and comments. A database reads a statement in one of two ways, and the policy does
+// not know in which: a backslash is a letter of a text, comments are nested and $a$ begins a text; or a backslash
+// escapes, # begins a comment and -- does so only before a space.
+type dialect struct{ backslash bool }
+
+// statements divides a text at its semicolons. Texts become ”, and comments a space.
+func (d dialect) statements(v string) []string {
+	v = strings.ReplaceAll(v, "\x00", " ")
+	var all []string
+	var b strings.Builder
+	for i := 0; i < len(v); {
+		rest := v[i:]
+		switch c := v[i]; {
+		case c == ';':
+			all = append(all, b.String())
+			b.Reset()
+			i++
+		case c == '\'' || c == '"' || c == '`':
+			escape := d.backslash && c != '`' || c == '\'' && i > 0 && (v[i-1] == 'e' || v[i-1] == 'E') &&
+				(i == 1 || !nameByte(v[i-2]))
+			n := quoted(rest, escape)
+			if c == '\'' {
+				b.WriteString("''")
+			} else {
+				b.WriteString("x")
+			}
+			i += n
+		case c == '$' && !d.backslash && dollar.MatchString(rest) && (i == 0 || !nameByte(v[i-1])):
+			tag := dollar.FindString(rest)
+			n := strings.Index(rest[len(tag):], tag)
+			if n < 0 {
+				n = len(rest) - 2*len(tag)
+			}
+			b.WriteString("''")
+			i = min(i+n+2*len(tag), len(v))
+		case strings.HasPrefix(rest, "--") && (!d.backslash || len(rest) == 2 || rest[2] <= ' '), d.backslash && c == '#':
+			n := strings.IndexByte(rest, '\n')
+			if n < 0 {
+				n = len(rest)
+			}
+			b.WriteByte(' ')
+			i += n
+		case strings.HasPrefix(rest, "/*!"): // MySQL runs such a comment
+			b.WriteByte(' ')
+			i += 3
+			for i < len(v) && v[i] >= '0' && v[i] <= '9' {
+				i++
+			}
+		case strings.HasPrefix(rest, "/*"):
+			b.WriteByte(' ')
+			i += comment(rest, !d.backslash)
+		case strings.HasPrefix(rest, "*/"):
+			b.WriteByte(' ')
+			i += 2
+		default:
+			b.WriteByte(c)
+			i++
+		}
+	}
+	return append(all, b.String())
+}
+
+var dollar = regexp.MustCompile(`^\$([A-Za-z_][A-Za-z_0-9]*)?\$`)
+
+// quoted returns the length of the text at the beginning of s. A quote that stands twice is part of it.
+func quoted(s string, escape bool) int {
+	for i := 1; i < len(s); i++ {
+		switch {
+		case escape && s[i] == '\\':
+			i++
+		case s[i] == s[0]:
+			if i+1 == len(s) || s[i+1] != s[0] {
+				return i + 1
+			}
+			i++
+		}
+	}
+	return len(s)
+}
+
+// comment returns the length of the comment at the beginning of s.
+func comment(s string, nested bool) int {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch {
+		case strings.HasPrefix(s[i:], "/*") && (depth == 0 || nested):
+			depth++
+			i++
+		case strings.HasPrefix(s[i:], "*/"):
+			if depth--; depth == 0 {
+				return i + 2
+			}
+			i++
+		}
+	}
+	return len(s)
+}

@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The words of names of settings whose values may weaken security.
+var (
+	// protects are settings that must stay on. An element with two words needs both, one after the other.
+	protects = strings.Split(`mfa,totp,2 fa,two factor,two step,second factor,multi factor,firewall,encryption,antivirus,`+
+		`security,protection,protected,sandbox,audit,auditing,verification,login required,require login,require approval,`+
+		`require review,signed commits,tls verify,verify tls,verify ssl,ssl verify`, ",")
+	// opens are settings of who may see or use something; the value may be one of everybody.
+	opens     = strings.Split("visibility,access,privacy,audience,sharing,acl,shared with,exposure", ",")
+	everybody = contentWords(strings.Fields(`public everyone everybody anyone world all anonymous unrestricted internet
+		public-read public-read-write anyone_with_link anyonewithlink allusers`))
+	// public are settings that open something if they are on.
+	public = strings.Split("public,anonymous,world readable,guest access,link sharing", ",")
+	// forwards are settings that send what arrives to somebody else as well.
+	forwards = strings.Split("forward,forwarding,forwards,autoforward,redirection,redirect to,redirect mail,copy to", ",")
+	// rights are settings that give somebody rights if they have any value.
+	rights = strings.Split(`collaborator,collaborators,permission,permissions,privilege,privileges,ssh key,ssh keys,`+
+		`deploy key,public key,authorized key,authorized keys,signing key,sudoer,sudoers`, ",")
+	// roles are settings of a role, which may be a powerful one.
+	roles    = strings.Split("role,roles", ",")
+	powerful = contentWords(strings.Fields(`admin administrator owner root superuser superadmin maintainer maintain write
+		writer editor sysadmin manager`))
+	// off are values that switch a setting off, and negations are words of names that do so if the value is on.
+	off       = contentWords(strings.Fields("false off no none disabled disable 0 never optional inactive removed"))
+	negations = contentWords(strings.Fields("disable disabled skip bypass off no without ignore"))
+)
+
+// weakens returns what a setting does to security, or "". parent has the words of the name of the object that the
+// setting stands in.
+func weakens(parent, name []string, v any) string {
+	value := ""
+	switch v := v.(type) {
+	case bool, float64:
+		value = fmt.Sprint(v)
+	case string:
+		value = strings.ToLower(strings.TrimSpace(v))
+	default:
+		return ""
+	}
+	switch last := ""; {
+	case len(name) > 0:
+		last = name[len(name)-1]
+		if valueWords[last] || settingWords[last] {
+			name = slices.Concat(parent, name)
+		}
+	default:
+		name = parent
+	}
+	none := value == "" || off[value]
+	negated := slices.ContainsFunc(name, func(w string) bool { return negations[w] })
+	switch {
+	case has(name, protects) && (!negated && off[value] || negated && (value == "true" || value == "on" || value == "yes" ||
+		value == "1")):
+		return "switches off a protection"
+	case has(name, opens) && everybody[value], has(name, public) && (value == "true" || value == "on" || value == "yes"),
+		len(name) > 0 && name[len(name)-1] == "private" && off[value]:
+		return "opens something to everybody"
+	case none:
+		return ""
+	case has(name, forwards):
+		return "forwards what arrives"
+	case has(name, rights) && strings.Trim(value, "0123456789.") != "" && value != "read" && value != "true":
+		return "gives rights"
+	case has(name, roles) && powerful[value]:
+		return "gives a powerful role"
+	}
+	return ""
+}
+
+// has reports whether the words of a name contain one of the names of a list.
+func has(words, list []string) bool {
+	joined := " " + strings.Join(words, " ") + " "
+	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(joined, " "+s+" ") })
+}
