@@ -88,6 +88,8 @@ func TestSettingsThatWeakenSecurityAreGrants(t *testing.T) {
 		{"mailbox.update_settings", `{"forward_to":["x@y.example"]}`, true},
 		{"repo.update", `{"collaborators":["eve"]}`, true},
 		{"profile.update", `{"role":"admin"}`, true},
+		{"file.update", `{"permission":"rw"}`, true},
+		{"file.update", `{"permission":"read-only"}`, false},
 		{"profile.update", `{"ssh_key":"ssh-ed25519 AAAA"}`, true},
 		{"settings.update", `{"two_step_login":true}`, false},
 		{"settings.update", `{"disable_mfa":false}`, false},

@@ -27,6 +27,8 @@ var (
 	roles    = strings.Split("role,roles", ",")
 	powerful = contentWords(strings.Fields(`admin administrator owner root superuser superadmin maintainer maintain write
 		writer editor sysadmin manager`))
+	// reading are rights with which nothing can be changed.
+	reading = contentWords(strings.Fields("r read reader readonly read-only read_only view viewer"))
 	// off are values that switch a setting off, and negations are words of names that do so if the value is on.
 	off       = contentWords(strings.Fields("false off no none disabled disable 0 never optional inactive removed"))
 	negations = contentWords(strings.Fields("disable disabled skip bypass off no without ignore"))
@@ -66,7 +68,7 @@ func weakens(parent, name []string, v any) string {
 		return ""
 	case has(name, forwards):
 		return "forwards what arrives"
-	case has(name, rights) && strings.Trim(value, "0123456789.") != "" && value != "read" && value != "true":
+	case has(name, rights) && strings.Trim(value, "0123456789.") != "" && value != "true" && !reading[value]:
 		return "gives rights"
 	case has(name, roles) && powerful[value]:
 		return "gives a powerful role"
