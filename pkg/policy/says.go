@@ -14,7 +14,7 @@ import (
 // word (X-HTTP-Method-Override).
 var (
 	commandWords = contentWords(strings.Fields("command commands cmd script shell bash commandline"))
-	sqlWords     = contentWords(strings.Fields("sql statement statements query queries cypher mutation graphql document"))
+	sqlWords     = contentWords(strings.Fields("sql statement statements query queries q cypher mutation graphql document"))
 	methodWords  = contentWords(strings.Fields("method verb"))
 	// settingWords name the setting that a neighbouring argument (valueWords) sets, as in {"key": "mfa", "value": false}.
 	settingWords = contentWords(strings.Fields("name key setting field option property preference attribute"))
@@ -50,7 +50,8 @@ func (p *Policy) raiseByArguments(c Class, k *call) Class {
 	if err != nil {
 		return c.raise(beliefs.L4, "the arguments cannot be read: "+err.Error())
 	}
-	h := hearing{p: p, change: c.Level >= beliefs.L3}
+	h := hearing{p: p, change: c.Level >= beliefs.L3,
+		database: slices.ContainsFunc(nameWords(k.tool), func(w string) bool { return databases[w] })}
 	h.walk(vars[varArgs], "", "", 0)
 	for _, s := range h.said {
 		c = c.hear(s)
@@ -60,10 +61,11 @@ func (p *Policy) raiseByArguments(c Class, k *call) Class {
 
 // hearing collects what the arguments of a call say.
 type hearing struct {
-	p      *Policy
-	change bool // the call changes something, so that its arguments are not only the filter of a search
-	values int
-	said   []said
+	p        *Policy
+	change   bool // the call changes something, so that its arguments are not only the filter of a search
+	database bool // the tool's name says that it is one of a database
+	values   int
+	said     []said
 }
 
 func (h *hearing) walk(v any, parent, key string, depth int) {
@@ -132,7 +134,7 @@ func (h *hearing) text(key, v string) {
 	case commandWords[last]:
 		h.add(h.p.command(key, v))
 	case sqlWords[last]:
-		h.add(statement(key, v, last == "sql"))
+		h.add(statement(key, v, last == "sql", h.database))
 	case httpMethods[strings.ToLower(strings.TrimSpace(v))] && slices.ContainsFunc(nameWords(key),
 		func(w string) bool { return methodWords[w] }):
 		s := said{beliefs.L4, []string{EffectWrite, EffectEgress}, beliefs.BlastExternal, beliefs.Irreversible,

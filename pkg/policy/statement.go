@@ -23,42 +23,66 @@ var (
 		package aggregate plugin`))
 )
 
-// syntax finds parts of statements that plain words rarely have. It tells a statement in an argument named query from
-// the words of a search ("drop table syntax").
-var syntax = func() *regexp.Regexp {
-	const name = "[\\w.\"`\\[\\]$*-]+"
-	return regexp.MustCompile(`(?i)^(delete\s+from\s+(only\s+)?` + name + `\s*($|where\b.*[=<>]|where\b.*\b(in|like|is)\b|` +
-		`using\b|returning\b)|delete\s+` + name + `\s+from\s.*\bwhere\b|` +
-		`(update|with)\b.*\bset\b.*=|insert\s+(\w+\s+)?into\s+` + name + `\s*(\(|values\b|select\b|default\b|set\b)|` +
-		`replace\s+into\s+` + name + `\s*(\(|values\b|select\b)|merge\s+into\b.*\busing\b|` +
-		`create\s.*\(|alter\s+\w+\s+.*\b(add|drop|rename|modify|set|owner|with|password)\b|` +
-		`(grant|revoke)\b.*\b(to|from)\b|` +
-		`(drop|truncate)\s+(table|database|schema|view|index|user|role|column)\s+(if\s+exists\s+)?` + name +
-		`(\s*,\s*` + name + `)*(\s+(cascade|restrict))?$|truncate\s+` + name + `$|` +
-		`(call|exec|execute)\s+` + name + `(\s*\(|\s+@|$)|do\s|copy\s+.*\b(from|to)\b|` +
-		`(load\s+data|attach\s+database|pragma\s.*=|set\s+(global|role|session)\b)|(kill|shutdown|flush)\b.{0,24}$)`)
-}()
-
+// The forms of statements. Plain words rarely have them, so they tell a statement in an argument named query from the
+// words of a search ("how to delete a row"). <n> is a name, and texts are two quotes.
 var (
-	writesInside = regexp.MustCompile(`(?is)\b(delete\s+from|insert\s+into|update\s+\S+\s+(as\s+\w+\s+|\w+\s+)?set|merge\s+into)\b`)
-	selectsInto  = regexp.MustCompile(`(?is)^\(*\s*(select|with|from|table)\b.*\binto\s`)
-	fromTable    = regexp.MustCompile(`(?i)\binto\s+\S+\s+from\s+\S`)
-	functions    = regexp.MustCompile(`(?i)\b(pg_terminate_backend|pg_cancel_backend|pg_read_file|pg_write_file|lo_export|` +
-		`lo_import|dblink\w*|load_extension|xp_\w+|sp_\w+|setval|query_to_xml|load_file|sys_exec|sys_eval|writefile)\s*\(`)
-	cypher    = regexp.MustCompile(`(?is)^(optional\s+)?(match|unwind|merge|call)\b.*\b(delete|set|create|merge|remove|drop)\b`)
+	strict = forms(
+		`delete\s+from\s+(only\s+)?<n>(\s+(as\s+)?\w+)?\s+(where\b.*[=<>]|using\s+<n>\s+where\b|returning\s)`,
+		`delete\s+<n>\s+from\s.*\bwhere\b.*[=<>]`,
+		`update\s+(only\s+)?<n>(\s+(as\s+)?\w+)?\s+set\s+<n>\s*=`,
+		`(insert\s+(\w+\s+){0,2}into|replace\s+into)\s+<n>\s*(\(|values\b|select\b|default\b|set\s+<n>\s*=)`,
+		`merge\s+into\s+<n>.*\busing\b.*\bon\b`,
+		`create\s+(or\s+replace\s+|\w+\s+)?(table|view|index|schema|type)\s+(if\s+not\s+exists\s+)?<n>\s*(\(|as\s+select\b|on\s+<n>\s*\()`,
+		`create\s+(or\s+replace\s+)?(function|procedure|trigger|extension)\s+.*(\breturns\b|\bbegin\b|\bexecute\b|'')`,
+		`(create|alter)\s+(user|role|login)\s+<n>\s+(identified|password|with|superuser|createrole)\b`,
+		`alter\s+(table|database|schema|view|system)\s+<n>\s+(add|drop|rename|modify|set|owner|alter|enable|disable)\b`,
+		`drop\s+(table|database|schema|view|index|user|role)\s+(if\s+exists\s+<n>|<n>\s+cascade$)`,
+		`(grant|revoke)\s+(all|select|insert|update|delete|execute|usage|connect|super)\b.*\bon\b.*\b(to|from)\b`,
+		`(call|exec|execute)\s+<n>\s*\(.*\)$`, `exec\s+<n>\s+(@|'')`,
+		`do\s+(language\s+\w+\s+)?''`, `copy\s+.*\b(from|to)\s+(''|program|stdin|stdout)`,
+		`load\s+data\s+(local\s+)?infile`, `attach\s+(database\s+)?''`, `pragma\s+<n>\s*=`,
+		`set\s+(global|session)\s+<n>\s*=`, `select\b.*\binto\s+(outfile|dumpfile)\b`)
+	// short are forms that plain words may have ("drop table syntax"). They count if the statement is certain to be one.
+	short = forms(`delete\s+from\s+<n>(\s+where\b.*)?$`, `(drop|truncate)\s+(table|database|schema|view|index|user|role)\s+<n>`,
+		`truncate\s+<n>$`, `(grant|revoke)\s+<n>\s+(to|from)\s+<n>$`, `(call|exec|execute)\s+<n>`, `kill\s+(query\s+)?\d+$`,
+		`(create|alter)\s+(user|role|login|database|schema)\s+<n>`, `shutdown\b`, `flush\s+\w+$`, `set\s+role\s`)
+
+	upperCase    = regexp.MustCompile(`^[A-Z]+\s+[A-Z]+\b`)
+	writesInside = regexp.MustCompile(`(?is)\bas\s+(not\s+)?(materialized\s*)?\(.*\b(delete\s+from|insert\s+into|` +
+		`update\s+\S+\s+(\w+\s+)?set|merge\s+into)\b|\bas\s*\(.*\)\s*(delete\s+from|insert\s+into|update\s|merge\s)`)
+	selectsInto = regexp.MustCompile(`(?is)^(select|with|from|table)\b.*\binto\s`)
+	intoFile    = regexp.MustCompile(`(?i)\binto\s+(outfile|dumpfile)\b`)
+	fromTable   = regexp.MustCompile(`(?i)\binto\s+\S+\s+from\s+\S`)
+	functions   = regexp.MustCompile(`(?i)^(select|exec|call|with|values)\b.*\b(pg_terminate_backend|pg_cancel_backend|` +
+		`pg_read_file|pg_write_file|lo_export|lo_import|dblink\w*|load_extension|xp_\w+|sp_\w+|setval|query_to_xml|` +
+		`load_file|sys_exec|sys_eval|writefile)\s*\(`)
+	cypher = regexp.MustCompile(`(?is)^((optional\s+)?match\s*\(\w*|unwind\s.*\bas\b|merge\s*\(|call\s*\{).*` +
+		`\b(delete|set|create|merge|remove)\b`)
 	explained = regexp.MustCompile(`(?is)^explain\s*(\([^)]*\)|(analyze|analyse|verbose)\b|\s)*`)
 )
 
+func forms(list ...string) *regexp.Regexp {
+	const name = "[\\w.\"`\\[\\]$*-]+"
+	return regexp.MustCompile(strings.ReplaceAll("(?i)^("+strings.Join(list, "|")+")", "<n>", name))
+}
+
+// databases are words of names of tools and of their arguments that say that a query is a statement.
+var databases = contentWords(strings.Fields(`query sql db database postgres postgresql mysql mariadb sqlite mssql
+	oracle bigquery snowflake redshift clickhouse duckdb warehouse neo cypher`))
+
 // statement judges an argument with a statement of SQL, Cypher or GraphQL. sql is set if its name says that it can be
 // nothing else; then a first word is enough.
-func statement(key, v string, sql bool) (worst said) {
+// certain is set if the tool is one of a database.
+func statement(key, v string, sql, certain bool) (worst said) {
 	if len(v) > maxWords {
 		return said{level: beliefs.L4, effects: []string{EffectWrite}, blast: beliefs.BlastExternal,
 			reversibility: beliefs.Irreversible, why: "the argument " + clip(key) + " is longer than the policy reads"}
 	}
 	for _, d := range []dialect{{}, {backslash: true}} {
-		for _, s := range d.statements(v) {
-			if j := one(s, sql); j.level > worst.level {
+		all := d.statements(v)
+		for i, s := range all {
+			ended := i+1 < len(all)
+			if j := one(s, sql, certain || ended); j.level > worst.level {
 				worst = j
 				worst.why = "the argument " + clip(key) + " has a statement that changes something"
 			}
@@ -72,7 +96,7 @@ func statement(key, v string, sql bool) (worst said) {
 }
 
 // one judges one statement without comments and texts.
-func one(s string, sql bool) said {
+func one(s string, sql, certain bool) said {
 	s = strings.TrimSpace(strings.TrimLeft(explained.ReplaceAllString(s, ""), "( \t\r\n"))
 	flat := strings.Join(strings.Fields(s), " ")
 	words := strings.FieldsFunc(strings.ToLower(flat), func(r rune) bool { return r == ' ' || r == '(' || r == ',' })
@@ -91,15 +115,15 @@ func one(s string, sql bool) said {
 	switch {
 	case functions.MatchString(flat):
 		return runs
-	case selectsInto.MatchString(flat) && strings.Contains(strings.ToLower(flat), "file"):
+	case selectsInto.MatchString(flat) && intoFile.MatchString(flat):
 		return runs
 	case selectsInto.MatchString(flat) && (sql || fromTable.MatchString(flat)):
 		return adds
 	case cypher.MatchString(flat) && strings.ContainsAny(flat, "({"):
 		return destroys
-	case writesInside.MatchString(flat) && (first == "with" || first == "select"):
+	case first == "with" && writesInside.MatchString(flat):
 		return destroys
-	case !sql && !syntax.MatchString(flat):
+	case !sql && !strict.MatchString(flat) && !((certain || upperCase.MatchString(flat)) && short.MatchString(flat)):
 		return said{}
 	case first == "begin" && (len(words) == 1 || slices.Contains([]string{"transaction", "work", "read", "isolation",
 		"deferred", "immediate"}, words[1])), first == "set" && len(words) > 1 && (words[1] == "search_path" ||

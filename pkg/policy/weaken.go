@@ -26,7 +26,7 @@ var (
 	// roles are settings of a role, which may be a powerful one.
 	roles    = strings.Split("role,roles", ",")
 	powerful = contentWords(strings.Fields(`admin administrator owner root superuser superadmin maintainer maintain write
-		writer editor sysadmin manager`))
+		writer editor sysadmin`))
 	// reading are rights with which nothing can be changed.
 	reading = contentWords(strings.Fields("r read reader readonly read-only read_only view viewer"))
 	// off are values that switch a setting off, and negations are words of names that do so if the value is on.
@@ -66,7 +66,7 @@ func weakens(parent, name []string, v any) string {
 		return "opens something to everybody"
 	case none:
 		return ""
-	case has(name, forwards):
+	case has(name, forwards), has(name, []string{"redirect"}) && strings.Contains(value, "@"):
 		return "forwards what arrives"
 	case has(name, rights) && strings.Trim(value, "0123456789.") != "" && value != "true" && !reading[value]:
 		return "gives rights"
