@@ -32,8 +32,10 @@ var (
 		`update\s+(only\s+)?<n>(\s+(as\s+)?\w+)?\s+set\s+<n>\s*=`,
 		`(insert\s+(\w+\s+){0,2}into|replace\s+into)\s+<n>\s*(\(|values\b|select\b|default\b|set\s+<n>\s*=)`,
 		`merge\s+into\s+<n>.*\busing\b.*\bon\b`,
-		`create\s+(or\s+replace\s+|\w+\s+)?(table|view|index|schema|type)\s+(if\s+not\s+exists\s+)?<n>\s*(\(|as\s+select\b|on\s+<n>\s*\()`,
-		`create\s+(or\s+replace\s+)?(function|procedure|trigger|extension)\s+.*(\breturns\b|\bbegin\b|\bexecute\b|'')`,
+		`create\s+(or\s+replace\s+|\w+\s+)?(table|view|index|schema|type)\s+(if\s+not\s+exists\s+)?<n>\s*`+
+			`(\(|as\s+select\b|on\s+<n>\s*\()`,
+		`create\s+(or\s+replace\s+)?(function|procedure|trigger|extension)\s+.*(\breturns\b|\bbegin\b|`+
+			`\bexecute\b|'')`,
 		`(create|alter)\s+(user|role|login)\s+<n>\s+(identified|password|with|superuser|createrole)\b`,
 		`alter\s+(table|database|schema|view|system)\s+<n>\s+(add|drop|rename|modify|set|owner|alter|enable|disable)\b`,
 		`drop\s+(table|database|schema|view|index|user|role)\s+(if\s+exists\s+<n>|<n>\s+cascade$)`,
@@ -43,8 +45,10 @@ var (
 		`load\s+data\s+(local\s+)?infile`, `attach\s+(database\s+)?''`, `pragma\s+<n>\s*=`,
 		`set\s+(global|session)\s+<n>\s*=`, `select\b.*\binto\s+(outfile|dumpfile)\b`)
 	// short are forms that plain words may have ("drop table syntax"). They count if the statement is certain to be one.
-	short = forms(`delete\s+from\s+<n>(\s+where\b.*)?$`, `(drop|truncate)\s+(table|database|schema|view|index|user|role)\s+<n>`,
-		`truncate\s+<n>$`, `(grant|revoke)\s+<n>\s+(to|from)\s+<n>$`, `(call|exec|execute)\s+<n>`, `kill\s+(query\s+)?\d+$`,
+	short = forms(`delete\s+from\s+<n>(\s+where\b.*)?$`,
+		`(drop|truncate)\s+(table|database|schema|view|index|user|role)\s+<n>`,
+		`truncate\s+<n>$`, `(grant|revoke)\s+<n>\s+(to|from)\s+<n>$`, `(call|exec|execute)\s+<n>`,
+		`kill\s+(query\s+)?\d+$`,
 		`(create|alter)\s+(user|role|login|database|schema)\s+<n>`, `shutdown\b`, `flush\s+\w+$`, `set\s+role\s`)
 
 	upperCase    = regexp.MustCompile(`^[A-Z]+\s+[A-Z]+\b`)
@@ -71,45 +75,44 @@ var databases = contentWords(strings.Fields(`query sql db database postgres post
 	oracle bigquery snowflake redshift clickhouse duckdb warehouse neo cypher`))
 
 // statement judges an argument with a statement of SQL, Cypher or GraphQL. sql is set if its name says that it can be
-// nothing else; then a first word is enough.
-// certain is set if the tool is one of a database.
-func statement(key, v string, sql, certain bool) (worst said) {
+// nothing else; then a first word is enough. certain is set if the tool is one of a database.
+func statement(key, v string, sql, certain bool) (worst demand) {
 	if len(v) > maxWords {
-		return said{level: beliefs.L4, effects: []string{EffectWrite}, blast: beliefs.BlastExternal,
+		return demand{level: beliefs.L4, effects: []string{EffectWrite}, blast: beliefs.BlastExternal,
 			reversibility: beliefs.Irreversible, why: "the argument " + clip(key) + " is longer than the policy reads"}
 	}
 	for _, d := range []dialect{{}, {backslash: true}} {
 		all := d.statements(v)
 		for i, s := range all {
 			ended := i+1 < len(all)
-			if j := one(s, sql, certain || ended); j.level > worst.level {
+			if j := demandOf(s, sql, certain || ended); j.level > worst.level {
 				worst = j
 				worst.why = "the argument " + clip(key) + " has a statement that changes something"
 			}
 		}
 	}
 	if worst.level < beliefs.L4 && mutates(v) {
-		worst = said{beliefs.L4, []string{EffectWrite}, beliefs.BlastExternal, beliefs.Irreversible,
+		worst = demand{beliefs.L4, []string{EffectWrite}, beliefs.BlastExternal, beliefs.Irreversible,
 			"the argument " + clip(key) + " has a GraphQL mutation"}
 	}
 	return worst
 }
 
-// one judges one statement without comments and texts.
-func one(s string, sql, certain bool) said {
+// demandOf judges one statement without comments and texts.
+func demandOf(s string, sql, certain bool) demand {
 	s = strings.TrimSpace(strings.TrimLeft(explained.ReplaceAllString(s, ""), "( \t\r\n"))
 	flat := strings.Join(strings.Fields(s), " ")
 	words := strings.FieldsFunc(strings.ToLower(flat), func(r rune) bool { return r == ' ' || r == '(' || r == ',' })
 	if len(words) == 0 {
-		return said{}
+		return demand{}
 	}
-	destroys := said{level: beliefs.L4, effects: []string{EffectWrite, EffectDelete}, blast: beliefs.BlastProject,
+	destroys := demand{level: beliefs.L4, effects: []string{EffectWrite, EffectDelete}, blast: beliefs.BlastProject,
 		reversibility: beliefs.Irreversible}
-	adds := said{level: beliefs.L3, effects: []string{EffectWrite}, blast: beliefs.BlastProject,
+	adds := demand{level: beliefs.L3, effects: []string{EffectWrite}, blast: beliefs.BlastProject,
 		reversibility: beliefs.Compensable}
-	runs := said{level: beliefs.L4, effects: []string{EffectExec}, blast: beliefs.BlastExternal,
+	runs := demand{level: beliefs.L4, effects: []string{EffectExec}, blast: beliefs.BlastExternal,
 		reversibility: beliefs.Irreversible}
-	rights := said{level: beliefs.L4, effects: []string{EffectSecret, EffectWrite}, blast: beliefs.BlastExternal,
+	rights := demand{level: beliefs.L4, effects: []string{EffectSecret, EffectWrite}, blast: beliefs.BlastExternal,
 		reversibility: beliefs.Compensable}
 	first := words[0]
 	switch {
@@ -124,11 +127,9 @@ func one(s string, sql, certain bool) said {
 	case first == "with" && writesInside.MatchString(flat):
 		return destroys
 	case !sql && !strict.MatchString(flat) && !((certain || upperCase.MatchString(flat)) && short.MatchString(flat)):
-		return said{}
-	case first == "begin" && (len(words) == 1 || slices.Contains([]string{"transaction", "work", "read", "isolation",
-		"deferred", "immediate"}, words[1])), first == "set" && len(words) > 1 && (words[1] == "search_path" ||
-		words[1] == "statement_timeout" || words[1] == "transaction"), first == "pragma" && !strings.Contains(flat, "="):
-		return said{}
+		return demand{}
+	case ofSession(words, flat):
+		return demand{}
 	}
 	for _, w := range words[1:min(len(words), 6)] {
 		if first != "create" && first != "alter" && first != "drop" {
@@ -152,7 +153,24 @@ func one(s string, sql, certain bool) said {
 	case statementAdds[first], statementChanges[first]:
 		return adds
 	}
-	return said{}
+	return demand{}
+}
+
+// ofSession reports whether a statement only begins a transaction, or reads or sets something of its own connection.
+func ofSession(words []string, flat string) bool {
+	second := ""
+	if len(words) > 1 {
+		second = words[1]
+	}
+	switch words[0] {
+	case "begin":
+		return slices.Contains([]string{"", "transaction", "work", "read", "isolation", "deferred", "immediate"}, second)
+	case "set":
+		return second == "search_path" || second == "statement_timeout" || second == "transaction"
+	case "pragma":
+		return !strings.Contains(flat, "=")
+	}
+	return false
 }
 
 // mutates reports whether a GraphQL document has a mutation.
@@ -190,7 +208,7 @@ func nameByte(c byte) bool {
 // escapes, # begins a comment and -- does so only before a space.
 type dialect struct{ backslash bool }
 
-// statements divides a text at its semicolons. Texts become ”, and comments a space.
+// statements divides a text at its semicolons. A text becomes two quotes, and comments a space.
 func (d dialect) statements(v string) []string {
 	v = strings.ReplaceAll(v, "\x00", " ")
 	var all []string

@@ -14,8 +14,9 @@ import (
 // word (X-HTTP-Method-Override).
 var (
 	commandWords = contentWords(strings.Fields("command commands cmd script shell bash commandline"))
-	sqlWords     = contentWords(strings.Fields("sql statement statements query queries q cypher mutation graphql document"))
-	methodWords  = contentWords(strings.Fields("method verb"))
+	sqlWords     = contentWords(strings.Fields(`sql statement statements query queries q cypher mutation graphql
+		document`))
+	methodWords = contentWords(strings.Fields("method verb"))
 	// settingWords name the setting that a neighbouring argument (valueWords) sets, as in {"key": "mfa", "value": false}.
 	settingWords = contentWords(strings.Fields("name key setting field option property preference attribute"))
 	valueWords   = contentWords(strings.Fields("value to enabled state on new"))
@@ -24,8 +25,8 @@ var (
 // httpMethods are the methods of requests that change something.
 var httpMethods = contentWords(strings.Fields("post put patch delete connect mkcol move copy propfind proppatch"))
 
-// said is what an argument says about the call.
-type said struct {
+// demand is the class that a call has at least because of the value of one argument.
+type demand struct {
 	level         beliefs.Level
 	effects       []string
 	blast         beliefs.BlastRadius
@@ -33,12 +34,13 @@ type said struct {
 	why           string
 }
 
-func (c Class) hear(s said) Class {
-	for _, e := range s.effects {
+// atLeast raises a class to a demand.
+func (c Class) atLeast(d demand) Class {
+	for _, e := range d.effects {
 		c = c.with(e)
 	}
-	c.Blast, c.Reversibility = max(c.Blast, s.blast), max(c.Reversibility, s.reversibility)
-	return c.raise(s.level, s.why)
+	c.Blast, c.Reversibility = max(c.Blast, d.blast), max(c.Reversibility, d.reversibility)
+	return c.raise(d.level, d.why)
 }
 
 // raiseByArguments raises the class by the values of the arguments. They never lower it.
@@ -50,28 +52,29 @@ func (p *Policy) raiseByArguments(c Class, k *call) Class {
 	if err != nil {
 		return c.raise(beliefs.L4, "the arguments cannot be read: "+err.Error())
 	}
-	h := hearing{p: p, change: c.Level >= beliefs.L3,
+	r := argumentReader{p: p, change: c.Level >= beliefs.L3,
 		database: slices.ContainsFunc(nameWords(k.tool), func(w string) bool { return databases[w] })}
-	h.walk(vars[varArgs], "", "", 0)
-	for _, s := range h.said {
-		c = c.hear(s)
+	r.walk(vars[varArgs], "", "", 0)
+	for _, d := range r.found {
+		c = c.atLeast(d)
 	}
 	return c
 }
 
-// hearing collects what the arguments of a call say.
-type hearing struct {
+// argumentReader collects the demands of the arguments of a call.
+type argumentReader struct {
 	p        *Policy
 	change   bool // the call changes something, so that its arguments are not only the filter of a search
 	database bool // the tool's name says that it is one of a database
-	values   int
-	said     []said
+	values   int  // number of values read
+	found    []demand
 }
 
-func (h *hearing) walk(v any, parent, key string, depth int) {
-	if h.values++; depth > maxArgDepth || h.values > maxArgValues {
-		if len(h.said) == 0 || h.said[len(h.said)-1].why != tooMany {
-			h.said = append(h.said, said{level: beliefs.L4, why: tooMany})
+// walk reads a value and all values inside it. parent and key are the names of the two innermost members around it.
+func (r *argumentReader) walk(v any, parent, key string, depth int) {
+	if r.values++; depth > maxArgDepth || r.values > maxArgValues {
+		if len(r.found) == 0 || r.found[len(r.found)-1].why != tooMany {
+			r.found = append(r.found, demand{level: beliefs.L4, why: tooMany})
 		}
 		return
 	}
@@ -79,25 +82,25 @@ func (h *hearing) walk(v any, parent, key string, depth int) {
 	case map[string]any:
 		names := slices.Sorted(maps.Keys(v))
 		for _, k := range names {
-			h.walk(v[k], key, k, depth+1)
+			r.walk(v[k], key, k, depth+1)
 		}
-		if h.change {
-			h.pairs(v, names)
+		if r.change {
+			r.pairs(v, names)
 		}
 		return
 	case []any:
 		if commandWords[lastWord(key)] && len(v) > 0 {
-			h.add(h.p.command(key, ""))
+			r.add(r.p.command(key, ""))
 		}
 		for _, x := range v {
-			h.walk(x, parent, key, depth+1)
+			r.walk(x, parent, key, depth+1)
 		}
 	case string:
-		h.text(key, v)
+		r.text(key, v)
 	}
-	if h.change {
+	if r.change {
 		if why := weakens(nameWords(parent), nameWords(key), v); why != "" {
-			h.add(grants(key, why))
+			r.add(grants(key, why))
 		}
 	}
 }
@@ -105,7 +108,7 @@ func (h *hearing) walk(v any, parent, key string, depth int) {
 const tooMany = "there are more arguments than the policy reads"
 
 // pairs reads settings that are named in one argument and set in another.
-func (h *hearing) pairs(v map[string]any, names []string) {
+func (r *argumentReader) pairs(v map[string]any, names []string) {
 	for _, n := range names {
 		setting, ok := v[n].(string)
 		if !ok || !settingWords[lastWord(n)] || len(setting) > MaxTool || len(strings.Fields(setting)) > 4 {
@@ -116,58 +119,60 @@ func (h *hearing) pairs(v map[string]any, names []string) {
 				continue
 			}
 			if why := weakens(nil, nameWords(setting), v[m]); why != "" {
-				h.add(grants(setting, why))
+				r.add(grants(setting, why))
 			}
 		}
 	}
 }
 
-func (h *hearing) add(s said) {
-	if s.level > 0 {
-		h.said = append(h.said, s)
+func (r *argumentReader) add(d demand) {
+	if d.level > 0 {
+		r.found = append(r.found, d)
 	}
 }
 
-func (h *hearing) text(key, v string) {
+// text reads a string, by the name of its argument.
+func (r *argumentReader) text(key, v string) {
 	last := lastWord(key)
 	switch {
 	case commandWords[last]:
-		h.add(h.p.command(key, v))
+		r.add(r.p.command(key, v))
 	case sqlWords[last]:
-		h.add(statement(key, v, last == "sql", h.database))
+		r.add(statement(key, v, last == "sql", r.database))
 	case httpMethods[strings.ToLower(strings.TrimSpace(v))] && slices.ContainsFunc(nameWords(key),
 		func(w string) bool { return methodWords[w] }):
-		s := said{beliefs.L4, []string{EffectWrite, EffectEgress}, beliefs.BlastExternal, beliefs.Irreversible,
+		s := demand{beliefs.L4, []string{EffectWrite, EffectEgress}, beliefs.BlastExternal, beliefs.Irreversible,
 			"the argument " + clip(key) + " is a method that changes something"}
 		if strings.EqualFold(strings.TrimSpace(v), "delete") {
 			s.effects = append(s.effects, EffectDelete)
 		}
-		h.add(s)
+		r.add(s)
 	}
 }
 
 // command judges an argument that is named like a command line. A single word is judged as the name of a tool is,
 // because it may be the name of a function ({"command": "view"}).
-func (p *Policy) command(key, line string) said {
+func (p *Policy) command(key, line string) demand {
 	why := "the argument " + clip(key) + " is a command line"
-	exec := said{beliefs.L4, []string{EffectExec}, beliefs.BlastExternal, beliefs.Irreversible, why}
+	exec := demand{beliefs.L4, []string{EffectExec}, beliefs.BlastExternal, beliefs.Irreversible, why}
 	if word := strings.TrimSpace(line); word != "" && len(word) <= MaxTool && strings.Trim(word,
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" {
 		if c := p.Class(Call{Tool: word}); c.Entry != "" && c.Level < beliefs.L4 {
-			return said{c.Level, c.Effects, c.Blast, c.Reversibility, why}
+			return demand{c.Level, c.Effects, c.Blast, c.Reversibility, why}
 		}
 	}
 	switch shell.Kind(line) {
 	case shell.Look:
-		return said{}
+		return demand{}
 	case shell.Build:
-		return said{beliefs.L3, []string{EffectWrite}, beliefs.BlastProject, beliefs.Compensable, why}
+		return demand{beliefs.L3, []string{EffectWrite}, beliefs.BlastProject, beliefs.Compensable, why}
 	}
 	return exec
 }
 
-func grants(key, why string) said {
-	return said{beliefs.L4, []string{EffectSecret, EffectWrite}, beliefs.BlastExternal, beliefs.Compensable,
+// grants is the demand of a setting that weakens security.
+func grants(key, why string) demand {
+	return demand{beliefs.L4, []string{EffectSecret, EffectWrite}, beliefs.BlastExternal, beliefs.Compensable,
 		"the argument " + clip(key) + " " + why}
 }
 

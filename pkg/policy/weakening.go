@@ -9,9 +9,9 @@ import (
 // The words of names of settings whose values may weaken security.
 var (
 	// protects are settings that must stay on. An element with two words needs both, one after the other.
-	protects = strings.Split(`mfa,totp,2 fa,two factor,two step,second factor,multi factor,firewall,encryption,antivirus,`+
-		`security,protection,protected,sandbox,audit,auditing,verification,login required,require login,require approval,`+
-		`require review,signed commits,tls verify,verify tls,verify ssl,ssl verify`, ",")
+	protects = strings.Split(`mfa,totp,2 fa,two factor,two step,second factor,multi factor,firewall,encryption,`+
+		`antivirus,security,protection,protected,sandbox,audit,auditing,verification,login required,require login,`+
+		`require approval,require review,signed commits,tls verify,verify tls,verify ssl,ssl verify`, ",")
 	// opens are settings of who may see or use something; the value may be one of everybody.
 	opens     = strings.Split("visibility,access,privacy,audience,sharing,acl,shared with,exposure", ",")
 	everybody = contentWords(strings.Fields(`public everyone everybody anyone world all anonymous unrestricted internet
@@ -55,13 +55,13 @@ func weakens(parent, name []string, v any) string {
 	default:
 		name = parent
 	}
+	on := value == "true" || value == "on" || value == "yes"
 	none := value == "" || off[value]
 	negated := slices.ContainsFunc(name, func(w string) bool { return negations[w] })
 	switch {
-	case has(name, protects) && (!negated && off[value] || negated && (value == "true" || value == "on" || value == "yes" ||
-		value == "1")):
+	case has(name, protects) && (!negated && off[value] || negated && (on || value == "1")):
 		return "switches off a protection"
-	case has(name, opens) && everybody[value], has(name, public) && (value == "true" || value == "on" || value == "yes"),
+	case has(name, opens) && everybody[value], has(name, public) && on,
 		len(name) > 0 && name[len(name)-1] == "private" && off[value]:
 		return "opens something to everybody"
 	case none:
