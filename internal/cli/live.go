@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,9 +15,17 @@ import (
 
 // ReadLive calls fn for each message of the live stream whose subject matches filter, oldest first. It
 // starts with the messages of the last duration since, or with the oldest message if since is 0. It returns at
-// the end of the stream. If follow is set, it waits for new messages and returns when ctx ends.
-func ReadLive(ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool,
-	fn func(subject string, body []byte) error) error {
+// the end of the stream. If follow is set, it waits for new messages and returns when ctx ends. It skips messages
+// that no stage wrote, such as an acknowledgement that an agent made the server publish there, and messages that are
+// no T. For these it writes a note.
+func ReadLive[T any](ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool, notes io.Writer,
+	fn func(subject string, x T, body []byte) error) (err error) {
+	skipped := 0
+	defer func() {
+		if skipped > 0 {
+			fmt.Fprintf(notes, "NOTE: %d messages on %s were skipped: no stage wrote them, or they cannot be read\n", skipped, filter)
+		}
+	}()
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -57,7 +66,10 @@ func ReadLive(ctx context.Context, nc *nats.Conn, filter string, since time.Dura
 		if err != nil {
 			return err
 		}
-		if err := fn(m.Subject(), m.Data()); err != nil {
+		var x T
+		if m.Headers().Get(streams.HeaderSeq) == "" || streams.Unmarshal(m.Data(), &x) != nil {
+			skipped++
+		} else if err := fn(m.Subject(), x, m.Data()); err != nil {
 			return err
 		}
 		md, err := m.Metadata()

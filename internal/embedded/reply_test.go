@@ -18,6 +18,8 @@ import (
 	"lazaret/internal/embedded/embeddedtest"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/internal/status"
 	"lazaret/streams"
 )
 
@@ -119,6 +121,22 @@ func TestAnAcknowledgementIsNoRequest(t *testing.T) {
 	}
 	if after := ledgerState(t, js); after != before {
 		t.Errorf("the streams changed from %q to %q", before, after)
+	}
+
+	// An acknowledgement in the ledger or in the live stream is no entry of a stage.
+	phantom := streams.LedgerSubject(6, streams.SentinelStage("phantom"))
+	publish(phantom, "")
+	publish("lz.live.demo.alert.low.x", "")
+	natstest.Eventually(t, 20*time.Second, "the acknowledgement is not in the ledger", func() bool {
+		m, err := stage.LastOn(t.Context(), js, streams.LedgerStream, phantom)
+		return err == nil && m != nil
+	})
+	seen, err := status.Collect(t.Context(), operator(t, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range seen.Silent {
+		t.Errorf("the stage %s counts as one that is silent", x.Stage)
 	}
 
 	// Requests of the retention credential are still answered. It refuses a body that is not a request.

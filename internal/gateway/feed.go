@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -165,14 +166,18 @@ func listen(ctx context.Context, nc *nats.Conn, subject string) (source, error) 
 		return source{}, problem(streams.CodeUnavailable, "subscribing to %s: %v", subject, err)
 	}
 	next := func(ctx context.Context) ([]byte, error) {
-		m, err := first, error(nil)
-		if first = nil; m == nil {
-			m, err = sub.NextMsgWithContext(ctx)
+		for {
+			m, err := first, error(nil)
+			if first = nil; m == nil {
+				m, err = sub.NextMsgWithContext(ctx)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if byStage(m.Header, m.Data) {
+				return event(m.Subject, m.Header, m.Data, 0), nil
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		return event(m.Subject, m.Header, m.Data, 0), nil
 	}
 	return source{next: next, stop: func() { sub.Unsubscribe() }}, nil
 }
@@ -206,7 +211,9 @@ func follow(ctx context.Context, nc *nats.Conn, subject string, last uint64) (so
 		for {
 			m, err := st.GetMsg(ctx, at+1, jetstream.WithGetMsgSubject(subject))
 			if err == nil {
-				at = m.Sequence
+				if at = m.Sequence; !byStage(m.Header, m.Data) {
+					continue
+				}
 				return event(m.Subject, m.Header, m.Data, at), nil
 			}
 			if !errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -223,6 +230,12 @@ func follow(ctx context.Context, nc *nats.Conn, subject string, last uint64) (so
 		}
 	}
 	return live, nil
+}
+
+// byStage reports whether a stage wrote a message of the live stream. An agent can make the server publish an
+// acknowledgement there (docs/decisions/0006), which has no header of a ledger entry.
+func byStage(header nats.Header, body []byte) bool {
+	return header.Get(streams.HeaderSeq) != "" && jsontext.Value(body).IsValid()
 }
 
 // event formats a message as a server-sent event. Its name is the third part of the subject: alert,

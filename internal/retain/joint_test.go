@@ -13,7 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// A stage that has entries in joint frames only is waited for like any other.
+// A stage that has entries in joint frames only is waited for like any other. A subject on which no stage wrote names
+// none.
 func TestAStageThatSpokeOnlyInJointFramesIsAWriter(t *testing.T) {
 	srv := natstest.Start(t)
 	js, err := jetstream.New(srv.Connect())
@@ -39,9 +40,22 @@ func TestAStageThatSpokeOnlyInJointFramesIsAWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The server's acknowledgements of an agent's publish are no entries, and hide none before them.
+	own := streams.Entry{Partition: 5, Stage: streams.SentinelStage("own"), Type: streams.TypeAssessment, Project: "p",
+		Src: 1, Salt: streams.NewSalt(), Body: []byte("{}")}
+	m = own.Message()
+	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Body}); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{m.Subject, streams.LedgerSubject(6, streams.SentinelStage("phantom"))} {
+		if _, err := js.Publish(t.Context(), subject, []byte(`{"stream":"LZ_INTAKE","seq":7}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c := &Config{Without: []string{streams.SentinelStage("left")}}
 	got, err := c.writers(t.Context(), js)
-	if want := []string{streams.StageArbiter, streams.StageIngest, streams.SentinelStage("core")}; err != nil ||
+	if want := []string{streams.StageArbiter, streams.StageIngest, streams.SentinelStage("core"),
+		streams.SentinelStage("own")}; err != nil ||
 		!slices.Equal(got, want) {
 		t.Errorf("writers are %v (%v), want %v", got, err, want)
 	}

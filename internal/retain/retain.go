@@ -79,8 +79,8 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 	})
 }
 
-// writers returns the stages that ever wrote to the ledger, except those in Without. A stage may have written only
-// joint frames. So the stages in the last joint frame of each partition count too.
+// writers returns the stages that ever wrote to the ledger, except those in Without. On each subject, the entries of the
+// last valid message count: a stage may have written only joint frames, and messages that no stage wrote do not count.
 func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -91,20 +91,16 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 		return nil, err
 	}
 	var out []string
-	for s := range info.State.Subjects {
-		p, name, err := streams.ParseLedger(s)
-		switch {
-		case err != nil || name == streams.StageRetention:
-		case name == streams.StageJoint:
-			entries, err := stage.LastFrame(ctx, js, p)
-			if err != nil {
-				return nil, fmt.Errorf("the last joint frame: %w", err)
-			}
-			for i := range entries {
-				out = append(out, entries[i].Stage)
-			}
-		default:
-			out = append(out, name)
+	for subject := range info.State.Subjects {
+		if _, name, err := streams.ParseLedger(subject); err != nil || name == streams.StageRetention {
+			continue
+		}
+		entries, err := stage.LastEntries(ctx, js, subject)
+		if err != nil {
+			return nil, fmt.Errorf("the last entries on %s: %w", subject, err)
+		}
+		for i := range entries {
+			out = append(out, entries[i].Stage)
 		}
 	}
 	sort.Strings(out)

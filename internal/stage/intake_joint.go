@@ -247,11 +247,11 @@ func (s *intakeStage) findOtherGroups(ctx context.Context) error {
 		if err != nil || !s.isOtherGroup(stage) {
 			continue
 		}
-		m, err := lastOn(ctx, s.js, subject)
+		entries, err := LastEntries(ctx, s.js, subject)
 		if err != nil {
 			return err
 		}
-		if m != nil && info.State.LastTime.Sub(m.Time) < s.cfg.Joint.retired {
+		if len(entries) > 0 && info.State.LastTime.Sub(entries[0].Time) < s.cfg.Joint.retired {
 			s.noteOtherGroup(p, stage)
 		}
 	}

@@ -562,3 +562,32 @@ func TestAStageWithoutStateKnowsWhatItAnsweredInJointFrames(t *testing.T) {
 		}
 	}
 }
+
+// An agent can make the server publish its acknowledgement on a subject of the ledger. That makes no group, so joint
+// decisions go on.
+func TestAnAcknowledgementIsNoGroup(t *testing.T) {
+	t.Parallel()
+	a := newActing(t)
+	if _, err := a.js.Publish(t.Context(), streams.LedgerSubject(streams.PartitionOf("alpha"), streams.SentinelStage("none")),
+		[]byte(`{"stream":"LZ_INTAKE","seq":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	j, err := stage.NewJoint(a.srv.Connect(), streams.SentinelStage("a"), streams.StageArbiter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startFolds(t, a.srv, t.TempDir(), j, assessor(), judge())
+	for n := uint64(1); p.in.Stats.Joint.Load() == 0; n++ { // a stage may be behind the first times
+		a.send("alpha", streams.KindAct, "x")
+		natstest.Eventually(t, time.Minute, "a decision", func() bool {
+			decided := p.in.Stats.Joint.Load()
+			for i := range p.in.Stats.Alone {
+				decided += p.in.Stats.Alone[i].Load()
+			}
+			return decided >= n
+		})
+		if p.in.Stats.Alone[stage.AloneGroup].Load() > 0 {
+			t.Fatal("ingest waits for a group that does not exist")
+		}
+	}
+}

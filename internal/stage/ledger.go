@@ -144,17 +144,17 @@ func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*
 // lastJoint returns the position of the last entry of a partition's last joint frame, or 0 if the stage has no entry in
 // that frame. A stage that has one has answered every entry up to that position.
 func lastJoint(ctx context.Context, js jetstream.JetStream, p int, name string) (uint64, error) {
-	entries, err := LastFrame(ctx, js, p)
+	entries, err := LastEntries(ctx, js, streams.LedgerSubject(p, streams.StageJoint))
 	if err != nil || !slices.ContainsFunc(entries, func(e streams.Entry) bool { return e.Stage == name }) {
 		return 0, err
 	}
 	return entries[len(entries)-1].Position(), nil
 }
 
-// LastFrame returns the entries of a partition's last joint frame, or nil if there is none. It ignores messages on the
-// subject that are not valid joint frames.
-func LastFrame(ctx context.Context, js jetstream.JetStream, p int) ([]streams.Entry, error) {
-	subject := streams.LedgerSubject(p, streams.StageJoint)
+// LastEntries returns the entries of the last valid message on a ledger subject, which may have wildcards, or nil if
+// there is none. Other messages on the subject are ignored: an agent can make the server publish its acknowledgement
+// there (docs/decisions/0006).
+func LastEntries(ctx context.Context, js jetstream.JetStream, subject string) ([]streams.Entry, error) {
 	m, err := lastOn(ctx, js, subject)
 	if err != nil || m == nil {
 		return nil, err

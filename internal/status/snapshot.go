@@ -187,29 +187,29 @@ func (s *Snapshot) ledger(ctx context.Context, js jetstream.JetStream) (wrote []
 
 // silent finds the stages of which no process answered.
 func (s *Snapshot) silent(ctx context.Context, js jetstream.JetStream, wrote []string) error {
-	for _, stage := range append(wrote, StageAuditor) {
-		if slices.ContainsFunc(s.Processes, func(p *Process) bool { return p.Stage == stage }) {
+	for _, name := range append(wrote, StageAuditor) {
+		if slices.ContainsFunc(s.Processes, func(p *Process) bool { return p.Stage == name }) {
 			continue
 		}
-		x := Silent{Stage: stage}
-		if stage != StageAuditor {
-			st, err := js.Stream(ctx, streams.LedgerStream)
-			if err != nil {
-				return err
-			}
+		x := Silent{Stage: name}
+		if name != StageAuditor {
+			wrote := false
 			// A stage may have entries in joint frames only. A joint frame need not have an entry of a sentinel.
-			filters := []string{streams.LedgerStageFilter(stage)}
-			if stage == streams.StageIngest || stage == streams.StageArbiter {
-				filters = streams.StageFilters(stage)
+			filters := []string{streams.LedgerStageFilter(name)}
+			if name == streams.StageIngest || name == streams.StageArbiter {
+				filters = streams.StageFilters(name)
 			}
 			for _, filter := range filters {
-				m, err := st.GetLastMsgForSubject(ctx, filter)
-				if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-					return fmt.Errorf("the last entry of %s: %w", stage, err)
+				entries, err := stage.LastEntries(ctx, js, filter)
+				if err != nil {
+					return fmt.Errorf("the last entry of %s: %w", name, err)
 				}
-				if err == nil {
-					x.Last = max(x.Last, m.Sequence)
+				for i := range entries {
+					wrote, x.Last = true, max(x.Last, entries[i].Seq)
 				}
+			}
+			if !wrote { // messages on its subject that no stage wrote
+				continue
 			}
 			x.Since = s.Ledger.Last - min(s.Ledger.Last, x.Last)
 		}

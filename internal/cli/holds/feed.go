@@ -46,7 +46,7 @@ func alertsCommand(a *verb.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			items, err := readFeed[streams.Alert](cmd.Context(), a, subject, f.Since)
+			items, err := readFeed[streams.Alert](cmd, a, subject, f.Since)
 			if err != nil {
 				return err
 			}
@@ -71,11 +71,7 @@ func alertsCommand(a *verb.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.ReadLive(cmd.Context(), nc, subject, f.Since, true, func(_ string, body []byte) error {
-				var x streams.Alert
-				if err := streams.Unmarshal(body, &x); err != nil {
-					return err
-				}
+			show := func(_ string, x streams.Alert, body []byte) error {
 				if ok, err := where.Match(x); err != nil || !ok {
 					return err
 				}
@@ -87,19 +83,16 @@ func alertsCommand(a *verb.App) *cobra.Command {
 					strings.Join(cli.Cells([]string{x.Time.Format(time.DateTime), x.Severity, x.Rule, x.Project,
 						x.Subject.Kind + " " + x.Subject.ID, x.Message}), "  "))
 				return nil
-			})
+			}
+			return cli.ReadLive(cmd.Context(), nc, subject, f.Since, true, cmd.ErrOrStderr(), show)
 		}})
 	return verb.Group("alerts", "Alerts of the sentinels", ls, tail)
 }
 
-func readFeed[T any](ctx context.Context, a *verb.App, subject string, since time.Duration) ([]T, error) {
+func readFeed[T any](cmd *cobra.Command, a *verb.App, subject string, since time.Duration) ([]T, error) {
 	var items []T
-	err := a.Operator(ctx, func(ctx context.Context, nc *nats.Conn) error {
-		return cli.ReadLive(ctx, nc, subject, since, false, func(subject string, body []byte) error {
-			var x T
-			if err := streams.Unmarshal(body, &x); err != nil {
-				return fmt.Errorf("%s: %w", subject, err)
-			}
+	err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+		return cli.ReadLive(ctx, nc, subject, since, false, cmd.ErrOrStderr(), func(_ string, x T, _ []byte) error {
 			items = append(items, x)
 			return nil
 		})
@@ -118,7 +111,7 @@ func verdictsCommand(a *verb.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			items, err := readFeed[streams.VerdictEntry](cmd.Context(), a, "lz.live."+p+".verdict.>", f.Since)
+			items, err := readFeed[streams.VerdictEntry](cmd, a, "lz.live."+p+".verdict.>", f.Since)
 			if err != nil {
 				return err
 			}

@@ -539,6 +539,14 @@ func cancelled(ctx context.Context, w io.Writer, said <-chan *nats.Msg, id strin
 	}
 }
 
+// holdMessage has the fields of a hold's message that watch prints.
+type holdMessage struct {
+	Time    time.Time        `json:"time"`
+	Tool    string           `json:"tool"`
+	Reason  streams.Reason   `json:"reason"`
+	Reasons []streams.Reason `json:"reasons"`
+}
+
 func init() { Verbs.Add("holds", watchCommand) }
 
 func watchCommand(a *verb.App) *cobra.Command {
@@ -556,7 +564,7 @@ func watchCommand(a *verb.App) *cobra.Command {
 				return err
 			}
 			defer nc.Close()
-			return cli.ReadLive(cmd.Context(), nc, "lz.live."+p+".hold.>", since, true, func(subject string, body []byte) error {
+			show := func(subject string, x holdMessage, body []byte) error {
 				if asJSON {
 					fmt.Fprintln(cmd.OutOrStdout(), cli.EscapeJSON(strings.TrimSpace(string(body))))
 					return nil
@@ -565,15 +573,6 @@ func watchCommand(a *verb.App) *cobra.Command {
 				if len(tok) != 7 {
 					return nil
 				}
-				var x struct {
-					Time    time.Time        `json:"time"`
-					Tool    string           `json:"tool"`
-					Reason  streams.Reason   `json:"reason"`
-					Reasons []streams.Reason `json:"reasons"`
-				}
-				if err := streams.Unmarshal(body, &x); err != nil {
-					return err
-				}
 				why := x.Reason.Text
 				if why == "" {
 					why = holds.TopReason(&streams.VerdictEntry{Reasons: x.Reasons}).Text
@@ -581,7 +580,8 @@ func watchCommand(a *verb.App) *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(),
 					strings.Join(cli.Cells([]string{x.Time.Format(time.DateTime), tok[6], tok[5], tok[2], tok[4], x.Tool, why}), "  "))
 				return nil
-			})
+			}
+			return cli.ReadLive(cmd.Context(), nc, "lz.live."+p+".hold.>", since, true, cmd.ErrOrStderr(), show)
 		}}
 	c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
 	c.Flags().Var((*verb.SinceFlag)(&since), "since", "begin with the last `DURATION`, such as 7d")
