@@ -239,6 +239,7 @@ type agentNote struct {
 	used     map[text.Term]bool
 	clauses  [][]text.Term
 	carriers []string
+	reaches  bool      // it names a host or an address
 	names    bool      // it names a tool or a program that the user did not name
 	limits   []string  // its limiting words
 	said     []wordsOf // for each message of the user, how it uses the note's words
@@ -316,7 +317,9 @@ func limitsOf(s string) []string {
 
 func readNote(content string, ft *text.Features, said []string) *agentNote {
 	n := &agentNote{used: make(map[text.Term]bool), carriers: distinctive(ft), limits: limitsOf(content),
-		names: unnamed(content, said)}
+		names: unnamed(content, said), reaches: slices.ContainsFunc(ft.Carriers, func(c text.Carrier) bool {
+			return c.Kind.Traits().ReachesOut
+		})}
 	for _, c := range sentencesOf(content) {
 		var clause []text.Term
 		for _, t := range lexical.Words(c) {
@@ -373,9 +376,9 @@ func (n *agentNote) addressed(said []string) bool {
 }
 
 // reasons reports whether a note is a statement of the agent and not an order: it does not read like an order, and it
-// names no address, and no tool that the user did not name.
+// names no address or host, and no tool that the user did not name.
 func (n *agentNote) reasons(content string) bool {
-	return len(n.carriers) == 0 && !n.names && command.Of(content).Points < orderPoints
+	return len(n.carriers) == 0 && !n.reaches && !n.names && command.Of(content).Points < orderPoints
 }
 
 // unnamed reports whether a text has an identifier, such as send_money or SendMoney, that none of the other texts
