@@ -209,8 +209,12 @@ func Faded(words []uint32) []uint32 {
 var reading = []uint32{Hash("act:get"), Hash("act:monitor"), Hash("act:recommend")}
 
 // changes reports whether the tool's name says that it changes something. A name with an unknown
-// verb says so if it names a payment and an argument says how much or to whom.
+// verb says so if it names a payment and an argument says how much or to whom. A call that opens a document changes
+// nothing unless it brings a text of its own.
 func (c *Call) changes() bool {
+	if c.Opens {
+		return slices.ContainsFunc(c.Values, func(v Value) bool { return v.Running || titles[lastName(v.Path)] })
+	}
 	if len(c.Act) == 0 {
 		return slices.ContainsFunc(c.Things, func(h uint32) bool { return payments[h] }) &&
 			slices.ContainsFunc(c.Values, func(v Value) bool {
@@ -220,7 +224,17 @@ func (c *Call) changes() bool {
 	return !slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
 }
 
+// lastName returns the last word of a path.
+func lastName(path string) string {
+	words := SplitName(path)
+	if len(words) == 0 {
+		return ""
+	}
+	return words[len(words)-1]
+}
+
 var (
+	titles   = text.Set("title subject body content text description")
 	payments = stemmedSet("payment payout refund remittance")
 	paid     = text.Set("amount sum total iban account beneficiary payee recipient receiver creditor")
 )

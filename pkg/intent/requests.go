@@ -477,10 +477,14 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier,
 // call then looks up nothing if it has a value for a single thing that nothing accounts for (see
 // accounts).
 func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32) {
-	if ReadCall(tool, "").changes() {
+	c := ReadCall(tool, "")
+	values := ReadValues(args)
+	if c.Opens {
+		c.Values = values
+	}
+	if c.changes() {
 		return nil
 	}
-	values := ReadValues(args)
 	if led && slices.ContainsFunc(values, func(v Value) bool { return v.single() && !s.accounts(&v) }) {
 		return nil
 	}

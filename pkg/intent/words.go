@@ -244,6 +244,7 @@ type Call struct {
 	Args   []uint32 // words of the arguments
 	Values []Value  // the individual arguments
 	Marks  []uint32 // words of the arguments with a digit: names and numbers of single things
+	Opens  bool     // the name says that the tool opens something to be read: notebook.open
 }
 
 // maxArgs is the maximum number of words of the arguments that are compared.
@@ -254,13 +255,17 @@ func ReadCall(tool, args string) *Call {
 	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
 	words := SplitName(tool)
 	from := verbsFrom(tool, words)
+	if from < 0 {
+		c.Act = append(c.Act, reading[0])
+	}
+	c.Opens = opens(method(tool, words))
 	space, things := len(SplitName(tool[:namespace(tool)])), 0
 	for i, w := range words {
 		if i == space {
 			c.Space, things = slices.Clone(c.Things), len(c.Things)
 		}
 		s := Stem(w)
-		if d := deeds[s]; d != "" && i >= from && !slices.Contains(reading, Hash(acts[s])) {
+		if d := deeds[s]; d != "" && i >= from && from >= 0 && !slices.Contains(reading, Hash(acts[s])) {
 			c.Deeds, c.Vague = append(c.Deeds, Hash(d)), append(c.Vague, vaguely(d))
 		}
 		// The first act is what the tool does. A later one names a thing: get log.
@@ -302,23 +307,36 @@ func namespace(tool string) int {
 // lookups are reading verbs that are hardly ever nouns. At the end of a name they are its verb.
 var lookups = text.Set("get read search find lookup fetch retrieve")
 
-// verbsFrom returns the index of the first word of a tool's name that may be its verb. The words of
-// a namespace are things, if a verb follows them: store/search, mail.list. So are the words before a
-// reading verb at the end: notes_read.
+// verbsFrom returns the index of the first word of a tool's name that may be its verb, or -1 if the name is nothing
+// but nouns for something that is read. The words of a namespace are things, if a verb follows them: store/search,
+// mail.list. So are the words before a reading verb at the end: notes_read, order_show.
 func verbsFrom(tool string, words []string) int {
 	last := len(words) - 1
 	if last > 0 && lookups[words[last]] {
 		return last
 	}
-	cut := max(strings.LastIndexAny(tool, "./:"), strings.LastIndex(tool, "__"))
-	if cut < 0 {
+	method, space := method(tool, words)
+	switch {
+	case ShownLast(method):
+		return last
+	case States(space, method):
+		return -1
+	case len(method) == len(words):
 		return 0
 	}
-	method := SplitName(tool[cut+1:])
 	if !slices.ContainsFunc(method, func(w string) bool { return acts[Stem(w)] != "" }) {
 		return 0
 	}
 	return len(words) - len(method)
+}
+
+// method returns the words of a tool's name without its namespace, and the last word of the namespace, if any.
+func method(tool string, words []string) (method []string, space string) {
+	method = SplitName(tool[max(strings.LastIndexAny(tool, "./:"), strings.LastIndex(tool, "__"))+1:])
+	if n := len(words) - len(method); n > 0 {
+		space = words[n-1]
+	}
+	return method, space
 }
 
 // state reports whether a word before another word of a tool's name describes the thing's state:

@@ -87,13 +87,18 @@ func (x *index) mark(n *toolName, hits []seen) {
 		if !w.noun {
 			for _, i := range x.ambiguous[string(text)] {
 				hits[i] |= seenNoun
-				if w.head {
+				if w.act {
 					hits[i] |= seenVerb
 				}
 			}
 		}
 		for _, i := range x.objects[string(text)] {
 			hits[i] |= seenObject
+		}
+	}
+	if n.reads {
+		for _, i := range x.verbs["get"] {
+			hits[i] |= seenVerb
 		}
 	}
 	for _, i := range x.exact[string(n.norm)] {

@@ -1,5 +1,7 @@
 package policy
 
+import "lazaret/pkg/intent"
+
 // MaxTool is the maximum length of a tool name, in bytes. A longer name matches no entry.
 const MaxTool = 256
 
@@ -9,6 +11,9 @@ const MaxTool = 256
 type toolName struct {
 	norm  []byte // words in lower case, joined by '.'
 	words []word
+	// reads is set if the name is nothing but nouns for something that is read: price_history, parts_for. Such a name
+	// counts as if it began with "get".
+	reads bool
 	// plain is set if the name is ASCII. In other names a look-alike letter may hide a word, so
 	// their words may raise the level but not allow an action.
 	plain bool
@@ -17,12 +22,15 @@ type toolName struct {
 type word struct {
 	from, to int32 // range in norm
 	// noun is set if a governing word precedes this word without a conjunction between them, or if
-	// the name puts its reading verb last. In get_order_status, "order" is a noun: the tool does
-	// not place an order. "email" in email.list and "report" in report_search are nouns too.
+	// the name puts its verb last. In get_order_status, "order" is a noun: the tool does
+	// not place an order. "email" in email.list, "report" in report_search and "return" in
+	// return_label_create are nouns too.
 	noun bool
 	// head is set for the first word of the name, and for the first word after a namespace
 	// separator: '.', '/', ':' or a double underscore.
 	head bool
+	// act is set for a head, and for the last word after nouns: tag in ticket_tag.
+	act bool
 }
 
 // governs are the words after which ambiguous words are nouns. They are part of the policy
@@ -60,7 +68,7 @@ func parseName(name string, norm []byte, words []word) toolName {
 		if len(n.norm) > 0 {
 			n.norm = append(n.norm, '.')
 		}
-		w := word{from: int32(len(n.norm)), noun: noun, head: head}
+		w := word{from: int32(len(n.norm)), noun: noun, head: head, act: head}
 		head = false
 		for start := i; i < len(name) && !(i > start && boundary(name, i)); i++ {
 			c := name[i]
@@ -82,7 +90,35 @@ func parseName(name string, norm []byte, words []word) toolName {
 		}
 	}
 	n.readLast()
+	n.verbLast()
 	return n
+}
+
+// verbLast handles names that begin with nouns: order_show, price_history, return_label_create, ticket_tag.
+func (n *toolName) verbLast() {
+	from := len(n.words) - 1
+	for from > 0 && !n.words[from].head {
+		from--
+	}
+	if len(n.words) < 2 || !intent.IsNoun(string(n.text(n.words[min(from, len(n.words)-2)]))) {
+		return // neither the method nor, before a method of one word, the namespace is a noun
+	}
+	method := make([]string, len(n.words)-from)
+	for i, w := range n.words[from:] {
+		method[i] = string(n.text(w))
+	}
+	space := ""
+	if from > 0 {
+		space = string(n.text(n.words[from-1]))
+	}
+	n.reads = intent.States(space, method)
+	read := n.reads || intent.ShownLast(method)
+	for i := range n.words {
+		w := &n.words[i]
+		w.noun = w.noun || read && i < len(n.words)-1 || i >= from && intent.Describes(method, i-from)
+	}
+	last := &n.words[len(n.words)-1]
+	last.act = last.act || intent.ActLast(method)
 }
 
 // readLast handles names that put a reading verb last: the verb begins the last segment of a

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 
 	"lazaret/internal/proptest"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
 )
 
 func TestNamesAreCutIntoWords(t *testing.T) {
@@ -54,6 +57,44 @@ func TestAReadingVerbAtTheEndMakesNounsOfTheWordsBefore(t *testing.T) {
 	} {
 		if c := p.Classify(name, nil, "p", "a"); c.Level != want {
 			t.Errorf("%s is %s by %s, want %s", name, c.Level, c.Entry, want)
+		}
+	}
+}
+
+func TestTheActOfANameMayComeLast(t *testing.T) {
+	p := shipped(t)
+	for level, names := range map[beliefs.Level]string{
+		beliefs.L1: `shopdb.order_show mcp__shop__invoice_view loan_describe bid_list shopdb.price_history order_status
+			billing.account_balance ticket.status parts_for diary.slots_for_day orders_by_customer`,
+		beliefs.L3: `fulfil.return_label_create job_template_update desk.ticket_tag desk.ticket_note page-bookmark
+			file_archive desk.ticket_escalate escalate_case forge.comment forge.pull.comment
+			token_history`, // as get_token
+		// The word at the end is what the act is done to, the act is a word for sending or paying, or a word is unknown.
+		beliefs.L4: `email_list message_list contact_list book_show rate_show follow_show host_show request_check
+			report_status post_status order_for order_and_show clear_history ticket.clear_history scramble_history
+			cook.history alter_status email_parts_for payment_release order_place return_item return_label
+			return_label_and_create call_customer_create charge_card_create message_template_send ticket_pay ticket_order
+			scramble_note medical_record account_lock parts_for_pay escalate_privileges ticket_access_escalate escalate
+			forge forge_document document.forge forgeSignature forge.merge forge_pull_comment`,
+	} {
+		for name := range strings.FieldsSeq(names) {
+			if c := p.Classify(name, nil, "p", "a"); c.Level != level {
+				t.Errorf("%s is %s by %s, want %s", name, c.Level, c.Entry, level)
+			}
+		}
+	}
+	if c := p.Classify("forge_document", nil, "p", "a"); !c.insists {
+		t.Errorf("forge_document can be delegated")
+	}
+}
+
+// TestNounsOfNamesAreNoVerbsOfTheShippedPolicy: a noun that the policy knows as a verb would hide this verb.
+func TestNounsOfNamesAreNoVerbsOfTheShippedPolicy(t *testing.T) {
+	p := shipped(t)
+	words := slices.AppendSeq(slices.Collect(maps.Keys(p.index.verbs)), maps.Keys(p.index.ambiguous))
+	for _, w := range words {
+		if intent.States("", []string{w, "for"}) {
+			t.Errorf("%s is a verb", w)
 		}
 	}
 }

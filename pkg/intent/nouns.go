@@ -1,0 +1,106 @@
+package intent
+
+import (
+	"slices"
+
+	"lazaret/pkg/text"
+)
+
+// The words of this file tell the verb of a tool's name from its nouns, if the verb does not come first. They are part
+// of the policy language: changing them changes the meaning of policies.
+var (
+	// things are nouns that are hardly ever verbs.
+	things = text.Set(`account accounts address addresses agenda agendas app application applications apps appointment
+		appointments article articles asset assets attachment attachments booking bookings budget budgets calendar calendars
+		cart carts case cases catalog catalogue category categories channel channels chat chats client clients community
+		company contract contracts conversation conversations country course courses credit currency customer customers
+		database day days department departments deployment deployments desk device devices directory document documents
+		domain domains employee employees entry entries event events expense expenses feature features file files flight
+		flights folder folders goods group groups guest guests hotel hotels image images incident incidents inventory
+		invoices item items jobs ledger library loans location locations machine machines meeting meetings member members
+		membership memberships menu menus metric metrics money month months network networks nodes notebook notebooks
+		number numbers offer offers orders organisation organisations organization organizations page pages parcel
+		parcels part parts participant participants partner partners patient patients person photo photos pipeline
+		pipelines player playlist portfolio position positions price prices product products profile profiles project
+		projects property quota quotes rates receipt receipts region regions repo repos repository repositories
+		reservation reservations resource resources restaurant restaurants result results role roles room rooms row rows
+		sale sales schema season seat seats server servers service services session sessions sheet sheets shipment shipments
+		shop site sites sku slot slots space spaces stocks student students subscription subscriptions supplier suppliers
+		system table tables task tasks team teams template templates tenant tenants thread threads ticket tickets time token
+		tokens transaction transactions trip trips user users vehicle vehicles vendor vendors voucher vouchers wallet wallets
+		warehouse warehouses weather week weeks year years zone zones`)
+	// kept are nouns for what systems keep records of, although they can be verbs (order_show, return_label_create). Nouns
+	// for messages, and for what a tool can do to a show or a list, are not among them: email_list, book_show.
+	kept = text.Set(`order invoice payment payments bill loan claim trade bid job return request issue quote plan stock
+		workflow branch`)
+	// marks are nouns for what is attached to a thing, although they can be verbs.
+	marks = text.Set("label tag note record log link comment bookmark")
+	// shown are reading verbs that are no nouns after a noun of kept. Some are nouns after a verb: issue_check.
+	shown = text.Set("show list view describe inspect browse count verify validate peek")
+	// states are nouns at the end of a name of nouns, for what is only read.
+	states = text.Set("history status stats statistics info details metadata availability balance eta")
+	// between are the prepositions of names such as parts_for and slots_for_day.
+	between = text.Set("for of by per")
+	// opened are nouns for what is opened to be read. Opening a thread, an account or a ticket makes a new one.
+	opened = text.Set(`notebook page document doc file folder note message mail email letter article book attachment
+		report sheet spreadsheet pdf image photo map calendar inbox link url website site tab`)
+	// makes are changing verbs that come last in a name such as return_label_create.
+	makes = text.Set(`create add update edit modify change replace set insert append rename move copy archive assign save
+		print generate download`)
+)
+
+// IsNoun reports whether the names of tools may begin with a word as a noun.
+func IsNoun(w string) bool { return things[w] || kept[w] }
+
+func all(words []string, is func(w string) bool) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !is(w) })
+}
+
+// ShownLast reports whether the words of a tool's name, without its namespace, are nouns and a reading verb at the end:
+// order_show.
+func ShownLast(method []string) bool {
+	last := len(method) - 1
+	return last > 0 && shown[method[last]] && all(method[:last], IsNoun)
+}
+
+// States reports whether the words of a tool's name are nothing but nouns for something that is read: price_history,
+// parts_for. space is the last word of the namespace, or "".
+func States(space string, method []string) bool {
+	last := len(method) - 1
+	if last < 0 {
+		return false
+	}
+	if states[method[last]] {
+		return all(method[:last], IsNoun) && (last > 0 || IsNoun(space))
+	}
+	at := slices.IndexFunc(method, func(w string) bool { return between[w] })
+	thing := func(w string) bool { return things[w] }
+	return at > 0 && all(method[:at], thing) && all(method[at+1:], thing)
+}
+
+// ActLast reports whether the last word of a tool's name is its verb although it may be a noun: ticket_tag.
+func ActLast(method []string) bool {
+	last := len(method) - 1
+	return last > 0 && all(method[:last], func(w string) bool { return things[w] })
+}
+
+// Describes reports whether the i-th word of a tool's name can be a verb, but describes the noun after it, because the
+// name puts its verb last: return in return_label_create.
+func Describes(method []string, i int) bool {
+	last := len(method) - 1
+	return i+1 < last && kept[method[i]] && makes[method[last]] && all(method[i+1:last], func(w string) bool {
+		return IsNoun(w) || marks[w]
+	})
+}
+
+// opens reports whether the words of a tool's name say that the tool opens something to be read: notebook.open,
+// open_page.
+func opens(method []string, space string) bool {
+	switch len(method) {
+	case 1:
+		return method[0] == "open" && opened[space]
+	case 2:
+		return method[0] == "open" && opened[method[1]] || method[1] == "open" && opened[method[0]]
+	}
+	return false
+}
