@@ -88,7 +88,7 @@ func Say(words []uint32, said string) []uint32 {
 	for _, c := range f.Carriers {
 		words = append(words, Hash(string(c.Kind)+":"+c.Value))
 		if c.Kind == text.Email {
-			words = append(words, given(c.Value))
+			words = append(words, given(c.Value), mailHost(c.Value))
 		}
 	}
 	words = appendDeeds(words, fields)
@@ -155,27 +155,39 @@ var toSomebody = map[string]bool{deeds["send"]: true, deeds["post"]: true, deeds
 // Relate compares a call with the user's words. args are the call's arguments, and carriers the
 // carriers in their text.
 func Relate(words []uint32, tool string, args map[string]any, carriers []text.Carrier) *Relation {
+	return relate(words, words, tool, args, carriers)
+}
+
+// relate is Relate for words of which only some, people, may name the owner of a mail address.
+func relate(words, people []uint32, tool string, args map[string]any, carriers []text.Carrier) *Relation {
 	if len(words) == 0 {
 		return nil
+	}
+	named := func(x text.Carrier) bool {
+		return Has(words, Hash(string(x.Kind)+":"+x.Value)) || x.Kind == text.Email && owner(words, people, x.Value)
 	}
 	c := ReadCall(tool, "")
 	c.Values = ReadValues(args)
 	r := &Relation{Closeness: c.Strength(words)}
 	for i := range c.Values {
-		if v := &c.Values[i]; v.named(words) {
+		v := &c.Values[i]
+		// The words of a mail address may be those of a site that the user named.
+		if v.named(words) && !slices.ContainsFunc(carriers, func(x text.Carrier) bool {
+			return x.Kind == text.Email && v.address() && strings.Contains(strings.ToLower(v.Text), x.Value) && !named(x)
+		}) {
 			r.Values = append(r.Values, v.Path)
 		}
 	}
 	r.Asked = c.asked(words, len(r.Values) > 0 || len(c.Values) == 0)
 	for _, x := range carriers {
-		v := string(x.Kind) + ":" + x.Value
-		if Has(words, Hash(v)) || x.Kind == text.Email && owner(words, x.Value) {
-			r.Carriers = append(r.Carriers, v)
+		// A user who names a site does not name the mail addresses at its host.
+		if named(x) && (!hostOf(x, carriers) || Has(words, mailHost("@"+x.Value))) {
+			r.Carriers = append(r.Carriers, string(x.Kind)+":"+x.Value)
 		}
 	}
 	r.Deed = c.deed(words)
-	named := c.named(words) || r.Values != nil || r.Carriers != nil || r.Deed
-	if !named && c.changes() && understood(words) {
+	related := c.named(words) || r.Values != nil || r.Carriers != nil || r.Deed
+	if !related && c.changes() && understood(words) {
 		if i := slices.IndexFunc(c.Values, func(v Value) bool { return v.distinctive() }); i >= 0 {
 			r.Strange = cmp.Or(c.Values[i].Path, ".")
 		}
@@ -282,10 +294,32 @@ func given(address string) uint32 {
 	return Hash("\x00given" + strings.Join(SplitName(local), " "))
 }
 
-// owner reports whether words name the owner of an e-mail address: all words of three letters or
-// more before the @, and at least one. If the user wrote an address of the same owner in full,
-// other addresses do not count as the owner's.
-func owner(words []uint32, address string) bool {
+// people returns the user's words that may name a person: not those of URLs and mail addresses. If
+// the requests do not have all words, these are all words of the user.
+func (s *Said) people() []uint32 {
+	if len(s.Requests) == 0 || len(s.Requests) == maxRequests {
+		return s.Words
+	}
+	var words []uint32
+	for _, q := range s.Requests {
+		if len(q.Words) == maxAsked {
+			return s.Words
+		}
+		words = append(words, q.Words...)
+	}
+	return Distinct(words)
+}
+
+// mailHost returns the word that represents the host of a mail address that the user wrote in full.
+func mailHost(address string) uint32 {
+	_, host, _ := strings.Cut(address, "@")
+	return Hash("\x00mailhost" + host)
+}
+
+// owner reports whether people, the user's words outside of addresses, name the owner of an e-mail
+// address: all words of three letters or more before the @, and at least one. If the user wrote an
+// address of the same owner in full, other addresses do not count as the owner's.
+func owner(words, people []uint32, address string) bool {
 	if Has(words, given(address)) {
 		return false
 	}
@@ -295,7 +329,7 @@ func owner(words []uint32, address string) bool {
 		if len(w) < 3 {
 			continue
 		}
-		if n++; !Has(words, Hash(Stem(w))) {
+		if n++; !Has(people, Hash(Stem(w))) {
 			return false
 		}
 	}

@@ -148,7 +148,7 @@ func request(raw []string) *Ask {
 	var words []string // without the parts of addresses
 	for i, w := range raw {
 		fields[i] = text.Normalize(w)
-		if !strings.ContainsAny(w, "@") && !strings.Contains(w, "://") {
+		if !strings.ContainsAny(w, "@") && !strings.Contains(w, "://") && !strings.HasPrefix(fields[i], "www.") {
 			words = append(words, fields[i])
 		}
 	}
@@ -442,7 +442,7 @@ func (x *Value) single() bool { return x.distinctive() || x.address() || x.file 
 // Relate compares a call with the user's words, with each of the user's requests, and with the
 // sources that the words name. files are the files that the call writes, if it does nothing else.
 func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier, files ...string) *Relation {
-	r := Relate(s.Words, tool, args, carriers)
+	r := relate(s.Words, s.people(), tool, args, carriers)
 	if len(s.Requests) == 0 {
 		return r
 	}
