@@ -58,7 +58,7 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 		lineageCommand(a, "lineage", "Show the origins of a belief and its consequences", true, true),
 		lineageCommand(a, "impact", "Show the consequences of a belief", false, true),
 		wordCommand(a, approval.Confirm, "confirm",
-			"Sign that a belief is true, also if a rule found something in it, so that it is supported and served"),
+			"Sign that a belief is true, also if a rule found something in it, so that its truth is supported"),
 		wordCommand(a, approval.RejectBelief, "reject",
 			"Sign that a belief is rejected, so that it is quarantined, also when it is written again"),
 		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces a belief"))
