@@ -24,10 +24,12 @@ func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.Act
 	ev := policy.Evidence{User: true, Foreign: a.Shown.Foreign, Order: a.Shown.Order, Unread: a.Shown.Unread,
 		Leans: a.Shown.Leans}
 	var named []string
+	files := true // the user named all files that the action sends
 	if r := a.Intent; r != nil {
-		ev.Asked, ev.Values, named = r.Asked, len(r.Values)+len(r.Carriers), r.Carriers
+		files = r.Attached == ""
+		ev.Asked, ev.Values, named = r.Asked && files, len(r.Values)+len(r.Carriers), r.Carriers
 	}
-	ev.Named = !slices.ContainsFunc(a.Features.Carriers, func(c text.Carrier) bool {
+	ev.Named = files && !slices.ContainsFunc(a.Features.Carriers, func(c text.Carrier) bool {
 		return party(c, a.Features.Carriers, named)
 	})
 	ground, ok := pol.Delegated(k, c, ev)

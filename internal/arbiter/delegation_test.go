@@ -60,10 +60,14 @@ func TestADelegatedActionPassesTheLevelAndNothingElse(t *testing.T) {
 			a.Intent, a.Shown = nil, &streams.Shown{Leans: true}
 		},
 		"a receiver that only foreign content has": func(a *streams.ActionEntry) { a.Shown.Leans = true },
-		"words of a secret":                        func(a *streams.ActionEntry) { a.Shown.Marked = true },
-		"confidential data":                        func(a *streams.ActionEntry) { a.Sensitivity = beliefs.Confidential },
-		"unseen input":                             func(a *streams.ActionEntry) { a.Unseen = true },
-		"the host asks":                            func(a *streams.ActionEntry) { h := streams.Hold; a.Host = &h },
+		"a file that the user did not name":        func(a *streams.ActionEntry) { a.Intent.Attached = "attachments.0" },
+		"a file in a quiet session": func(a *streams.ActionEntry) {
+			a.Intent.Attached, a.Shown = "attachments.0", &streams.Shown{Foreign: 1}
+		},
+		"words of a secret": func(a *streams.ActionEntry) { a.Shown.Marked = true },
+		"confidential data": func(a *streams.ActionEntry) { a.Sensitivity = beliefs.Confidential },
+		"unseen input":      func(a *streams.ActionEntry) { a.Unseen = true },
+		"the host asks":     func(a *streams.ActionEntry) { h := streams.Hold; a.Host = &h },
 		"declared L4": func(a *streams.ActionEntry) {
 			a.Tool, a.Level = "write_file", l4 // L3 by the policy
 		},

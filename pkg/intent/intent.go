@@ -50,6 +50,9 @@ type Relation struct {
 	// Files is set if the call does nothing but write files, and the user asked for a change of each of them
 	// by its name.
 	Files bool `json:"files,omitzero"`
+	// Attached is the path of an argument that names a file which the call sends, if the user's words do not name this
+	// file. Such a file is not what the user asked for.
+	Attached string `json:"attached,omitzero"`
 }
 
 // also has additional acts of verbs that people use for several acts.
@@ -81,8 +84,10 @@ func Say(words []uint32, said string) []uint32 {
 				words = append(words, Hash(act))
 			}
 		}
-		if h := fileHash(w); h != 0 {
-			words = append(words, h)
+		for _, h := range []uint32{fileHash(w), dotFile(w)} {
+			if h != 0 {
+				words = append(words, h)
+			}
 		}
 	}
 	for _, c := range f.Carriers {

@@ -465,6 +465,7 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier,
 		r.Other = s.other(c, r, parties)
 	}
 	s.relateFiles(c, r, files)
+	s.relateAttached(c, r, tool, carriers)
 	if reflect.ValueOf(r).Elem().IsZero() {
 		return nil
 	}

@@ -52,8 +52,25 @@ func (p *Policy) raiseByArguments(c Class, k *call) Class {
 	if err != nil {
 		return c.raise(beliefs.L4, "the arguments cannot be read: "+err.Error())
 	}
-	r := argumentReader{p: p, change: c.Level >= beliefs.L3,
+	r := argumentReader{p: p, change: c.Level >= beliefs.L3, all: true,
 		database: slices.ContainsFunc(nameWords(k.tool), func(w string) bool { return databases[w] })}
+	r.walk(vars[varArgs], "", "", 0)
+	for _, d := range r.found {
+		c = c.atLeast(d)
+	}
+	return c
+}
+
+// raiseBySecretFile raises the class of a reading tool if an argument names a file with secrets.
+func (p *Policy) raiseBySecretFile(c Class, k *call) Class {
+	if len(k.raw) == 0 || c.Level >= beliefs.L3 {
+		return c
+	}
+	vars, err := k.variables()
+	if err != nil {
+		return c
+	}
+	r := argumentReader{p: p}
 	r.walk(vars[varArgs], "", "", 0)
 	for _, d := range r.found {
 		c = c.atLeast(d)
@@ -66,6 +83,7 @@ type argumentReader struct {
 	p        *Policy
 	change   bool // the call changes something, so that its arguments are not only the filter of a search
 	database bool // the tool's name says that it is one of a database
+	all      bool // read all arguments, and not only the names of files with secrets
 	values   int  // number of values read
 	found    []demand
 }
@@ -89,14 +107,20 @@ func (r *argumentReader) walk(v any, parent, key string, depth int) {
 		}
 		return
 	case []any:
-		if commandWords[lastWord(key)] && len(v) > 0 {
+		if r.all && commandWords[lastWord(key)] && len(v) > 0 {
 			r.add(r.p.command(key, ""))
 		}
 		for _, x := range v {
 			r.walk(x, parent, key, depth+1)
 		}
 	case string:
-		r.text(key, v)
+		if r.all {
+			r.text(key, v)
+		}
+		if !r.change && namesFile(key, v) && shell.SecretFile(v) {
+			r.add(demand{beliefs.L4, []string{EffectRead, EffectSecret}, beliefs.BlastProject, beliefs.Reversible,
+				"the argument " + clip(key) + " names a file with secrets"})
+		}
 	}
 	if r.change {
 		if why := weakens(nameWords(parent), nameWords(key), v); why != "" {
@@ -106,6 +130,21 @@ func (r *argumentReader) walk(v any, parent, key string, depth int) {
 }
 
 const tooMany = "there are more arguments than the policy reads"
+
+// fileWords are the last words of names of arguments that name files. In an argument that is none of them, and none of
+// searchWords, a value names a file if it begins like a path.
+var (
+	fileWords = contentWords(strings.Fields(`file files filename path paths filepath document documents uri source src target
+		destination dest folder dir directory attachment attachments`))
+	searchWords = contentWords(strings.Fields(`pattern patterns query queries q regex search glob include exclude text
+		content body message prompt question title subject string`))
+)
+
+// namesFile reports whether a value of an argument names a file.
+func namesFile(key, v string) bool {
+	last := lastWord(key)
+	return fileWords[last] || !searchWords[last] && v != "" && strings.ContainsAny(v[:1], "/~.") && !strings.Contains(v, " ")
+}
 
 // pairs reads settings that are named in one argument and set in another.
 func (r *argumentReader) pairs(v map[string]any, names []string) {

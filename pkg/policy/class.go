@@ -147,8 +147,11 @@ func (p *Policy) Class(k Call) Class {
 		effects = e.effects
 	}
 	class.Effects = effects.names()
-	if settled {
+	switch {
+	case k.Accepted != nil:
 		return class
+	case settled:
+		return p.raiseBySecretFile(class, &c)
 	}
 	return p.raiseByArguments(class, &c)
 }

@@ -143,6 +143,7 @@ func readAction(e *streams.Entry, a *streams.ActionEntry) []*Input {
 		}
 	}
 	in.call.Values = intent.ReadValues(in.Action.Args)
+	in.Action.SecretFile = in.call.SentSecret(a.Tool, in.intent.Values)
 	return []*Input{in}
 }
 

@@ -1,0 +1,161 @@
+package intent
+
+import (
+	"cmp"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/shell"
+	"lazaret/pkg/text"
+)
+
+// Words of names of tools and arguments by which a call sends files. In an argument of the last set is no file, but its
+// type or content.
+var (
+	handingOut = stemmedSet("upload forward transmit export redirect")
+	fileArgs   = stemmedSet("attach attachment attached enclosure file filename path filepath document doc image photo media " +
+		"upload")
+	attachArgs = stemmedSet("attach attachment attached enclosure")
+	noFileArgs = stemmedSet("type kind format mime encoding size disposition content data body text caption description " +
+		"base64 inline")
+	folderWords = Words(strings.Fields("folder directory"))
+)
+
+// sends reports whether the name of a tool says that it sends something to somebody.
+func (c *Call) sends(tool string) bool {
+	return slices.Contains(c.Act, Hash("act:send")) ||
+		slices.ContainsFunc(SplitName(tool), func(w string) bool { return handingOut[Hash(Stem(w))] })
+}
+
+// sent yields the files that a call sends, with the value of the call that names each of them: paths and, in arguments
+// for files, also other names and ids.
+func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, string] {
+	return func(yield func(*Value, string) bool) {
+		sends, changes := c.sends(tool), c.changes()
+		for i := range c.Values {
+			v := &c.Values[i]
+			words := SplitName(v.Path)
+			attached := changes && slices.ContainsFunc(words, func(w string) bool { return attachArgs[Hash(Stem(w))] })
+			file := attached || slices.ContainsFunc(words, func(w string) bool { return fileArgs[Hash(Stem(w))] })
+			if n := len(words); !sends && !attached || v.Prose || n > 0 && noFileArgs[Hash(Stem(words[n-1]))] {
+				continue
+			}
+			for item := range strings.FieldsFuncSeq(v.Text, func(r rune) bool { return strings.ContainsRune(",;|\n", r) }) {
+				item = strings.TrimSpace(item)
+				if strings.Contains(item, "@") || strings.Contains(item, "://") || !file && !isPath(item, carriers) {
+					continue
+				}
+				if !yield(v, item) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// SentSecret returns the path of the first argument that names a file with secrets which the call sends, or "". named
+// are the paths of the arguments that the user named.
+func (c *Call) SentSecret(tool string, named []string) string {
+	for v, file := range c.sent(tool, nil) {
+		if shell.SecretFile(file) && !slices.Contains(named, v.Path) {
+			return cmp.Or(v.Path, ".")
+		}
+	}
+	return ""
+}
+
+// relateAttached sets r.Attached. It also corrects r.Values for files with secrets: such a file is named only if the
+// user's words have its name.
+func (s *Said) relateAttached(c *Call, r *Relation, tool string, carriers []text.Carrier) {
+	var people []uint32
+	for v, file := range c.sent(tool, carriers) {
+		if people == nil {
+			people = s.people()
+		}
+		secret := shell.SecretFile(file)
+		named := secret && s.namesSecret(file) || !secret && s.namesFile(file, people)
+		at := slices.Index(r.Values, v.Path)
+		switch {
+		case named && secret && at < 0:
+			r.Values = append(r.Values, v.Path)
+			slices.Sort(r.Values)
+		case !named && secret && at >= 0:
+			r.Values = slices.Delete(r.Values, at, at+1)
+		}
+		if !named && r.Attached == "" {
+			r.Attached = cmp.Or(v.Path, ".")
+		}
+	}
+	if len(c.Values) == maxValues && r.Attached == "" && c.sends(tool) {
+		r.Attached = "." // later arguments are not compared
+	}
+}
+
+// isPath reports whether an argument's whole value is the path of a file.
+func isPath(v string, carriers []text.Carrier) bool {
+	if v == "" || !strings.ContainsAny(v[:1], "/~.") && path.Ext(v) == "" && !strings.Contains(v, `:\`) {
+		return false
+	}
+	return shell.SecretFile(v) || slices.ContainsFunc(carriers, func(x text.Carrier) bool {
+		return x.Kind == text.Path && (x.Value == v || x.Value == path.Clean(v))
+	})
+}
+
+// namesSecret reports whether the user's words have the whole name of a file with secrets. If the name is a single
+// word, they must also have the folder, or the name as it is written.
+func (s *Said) namesSecret(file string) bool {
+	file = strings.ReplaceAll(file, `\`, "/")
+	words := SplitName(path.Base(file))
+	if len(words) < 2 {
+		if Has(s.Words, dotFile(file)) {
+			return true
+		}
+		words = append(words, SplitName(path.Base(path.Dir(file)))...)
+	}
+	return len(words) > 1 && !slices.ContainsFunc(words, func(w string) bool { return !Has(s.Words, Hash(Stem(w))) })
+}
+
+// dotFile returns the hash of the name of a hidden file, such as .env, or 0.
+func dotFile(w string) uint32 {
+	w = strings.TrimRight(strings.Trim(w, "()\"'`"), ".,;:!?")
+	name := w[strings.LastIndexByte(w, '/')+1:]
+	if len(name) < 3 || name[0] != '.' || name[1] == '.' {
+		return 0
+	}
+	return Hash("\x00file" + name)
+}
+
+// namesFile reports whether the user's words name a file: by a word of its name that is no verb for what tools do, by
+// all words of its name, or together with its folder. A file that the agent knew before it read anything external is
+// named too. An id without the form of a path may also come from a result that the agent looked up for a request.
+func (s *Said) namesFile(file string, people []uint32) bool {
+	v := readValue("", file)
+	if len(v.Tokens) > 0 && (v.named(people) || v.named(s.Known)) || v.file != 0 && Has(s.Words, v.file) {
+		return true
+	}
+	file = strings.ReplaceAll(file, `\`, "/")
+	if path.Ext(file) == "" && !strings.ContainsAny(file, "/~") && strings.ContainsAny(file, "0123456789") {
+		return slices.ContainsFunc(s.Requests, func(q Ask) bool { return q.Full || v.named(q.Found) })
+	}
+	return touched(strings.TrimSuffix(path.Base(file), path.Ext(file)), people) ||
+		Count(people, folderWords) > 0 && touched(path.Base(path.Dir(file)), people)
+}
+
+// touched reports whether words have a word of a name that is no verb for what tools do, or all of its words.
+func touched(name string, words []uint32) bool {
+	some, all := false, true
+	for _, w := range SplitName(name) {
+		s := Stem(w)
+		if len(s) < 3 || dull[s] || strings.ContainsAny(s, "0123456789") {
+			continue
+		}
+		has := Has(words, Hash(s))
+		if has && acts[s] == "" && means[s] == nil {
+			return true
+		}
+		some, all = true, all && has
+	}
+	return some && all
+}

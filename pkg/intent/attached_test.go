@@ -1,0 +1,89 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"lazaret/pkg/text"
+)
+
+// taken relates a call that has one list argument to a user's words.
+func taken(said, tool, name string, files ...string) *Relation {
+	s := new(Said)
+	s.Add(said)
+	list := make([]any, len(files))
+	for i, f := range files {
+		list[i] = f
+	}
+	r := s.Relate(tool, map[string]any{"id": "HLP-9", "text": "Sorry! See the attachment.", name: list},
+		text.Analyze(strings.Join(files, "\n")).Carriers)
+	if r == nil {
+		return new(Relation)
+	}
+	return r
+}
+
+func TestAFileThatTheUserDidNotNameIsAttached(t *testing.T) {
+	for _, x := range []struct {
+		said, tool, name string
+		files            []string
+	}{
+		{"Answer ticket HLP-9.", "desk.ticket_reply", "attachments", []string{"/home/ana/.ssh/id_rsa"}},
+		{"Answer ticket HLP-9.", "desk.ticket_reply", "attachments", []string{"customers.csv"}},
+		{"Answer ticket HLP-9 and attach the price list.", "desk.ticket_reply", "attachments",
+			[]string{"price-list.pdf", "customers.csv"}},
+		{"Answer ticket HLP-9 and attach the price list.", "desk.ticket_reply", "files",
+			[]string{"price-list.pdf, customers.csv"}},
+		{"Answer ticket HLP-9.", "desk.ticket_reply", "attach", []string{"payroll"}},
+		{"Answer ticket HLP-9.", "desk.ticket_reply", "attachments", []string{"doc-88"}},
+		{"Answer ticket HLP-9.", "desk.ticket_reply", "attachments", []string{"customer-answers.csv"}},
+		{"Answer ticket HLP-9.", "desk.ticket_reply", "extra", []string{"~/contacts.vcf"}},
+		{"Open an issue about the crash.", "create_issue", "attachments", []string{"customers.csv"}},
+		{"Mail the minutes to Ana.", "send_email", "attachments", []string{"/home/ana/salaries.xlsx"}},
+		{"Explain what credentials are and mail it to Bo.", "send_email", "attachments", []string{"~/.aws/credentials"}},
+		{"Deploy to the test env and mail Bo.", "send_email", "attachments", []string{"app/.env"}},
+	} {
+		if r := taken(x.said, x.tool, x.name, x.files...); r.Attached == "" {
+			t.Errorf("%q: %v counts as named", x.said, x.files)
+		}
+	}
+	many := make([]string, 70)
+	for i := range many {
+		many[i] = fmt.Sprint("minutes-", i, ".pdf")
+	}
+	many[69] = "customers.csv"
+	if r := taken("Mail the minutes to Ana.", "send_email", "attachments", many...); r.Attached == "" {
+		t.Error("a file behind many others counts as named")
+	}
+}
+
+func TestAFileThatTheUserNamedIsNotAttached(t *testing.T) {
+	for _, x := range []struct {
+		said, tool, name, file string
+	}{
+		{"Answer ticket HLP-9 and attach the price list.", "desk.ticket_reply", "attachments", "price-list.pdf"},
+		{"Mail customers.csv to Ana.", "send_email", "attachments", "/srv/data/customers.csv"},
+		{"Send Ines the rooming list.", "postbox.send_message", "attachments", "rooming-list.pdf"},
+		{"Send Ines the order.", "postbox.send_message", "attachments", "order-12.pdf"},
+		{"Mail a.txt to Ana.", "send_email", "attachments", "a.txt"},
+		{"Send Bo all files in the folder invoices.", "send_email", "attachments", "invoices/n-2231.pdf"},
+		{"Answer ticket HLP-9.", "desk.ticket_reply", "subject", "Re: the app fails"},
+		{"Answer ticket HLP-9.", "desk.ticket_get", "path", "HLP-9"},
+		{"Write the report to report.md.", "write_file", "files", "notes.md"},
+	} {
+		if r := taken(x.said, x.tool, x.name, x.file); r.Attached != "" {
+			t.Errorf("%q: %s does not count as named", x.said, x.file)
+		}
+	}
+	for said, file := range map[string]string{
+		"Send my key ~/.ssh/id_rsa to the other machine by mail.": "/home/ana/.ssh/id_rsa",
+		"Mail the file .env to Bo.":                               "app/.env",
+		"Mail the aws credentials to Bo.":                         "/home/ana/.aws/credentials",
+	} {
+		if r := taken(said, "send_email", "attachments", file); r.Attached != "" || !slices.Contains(r.Values, "attachments.0") {
+			t.Errorf("%q: %s does not count as named: %+v", said, file, r)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package shell
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// SecretFile reports whether a path names a file that holds credentials, or a folder of such files. In contrast to
+// the words of a command line, source code and examples do not count: secret_manager.go, .env.example, id_rsa.pub.
+func SecretFile(name string) bool {
+	w := strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(strings.TrimSpace(name), `\`, "/"), "file://"))
+	if w == "" || len(w) > maxPath || strings.ContainsAny(w, "\n\r\t") || strings.Contains(w, "://") {
+		return false
+	}
+	w = path.Clean(w)
+	base := path.Base(w)
+	if harmlessSecret[base] || slices.ContainsFunc(publicEndings, func(s string) bool { return strings.HasSuffix(base, s) }) {
+		return false
+	}
+	parts := strings.Split(w, "/")
+	switch {
+	case slices.ContainsFunc(parts, func(p string) bool { return secretFolders[p] }):
+		return true
+	case strings.HasPrefix(base, ".env") && !strings.HasPrefix(base, ".environment"),
+		slices.ContainsFunc(secretNames, func(s string) bool { return strings.HasPrefix(base, s) }):
+		return true
+	case strings.Contains(w, "proc/") || strings.Contains(w, "/etc/") || strings.Contains(w, ".config/gcloud"):
+		return secret(w)
+	}
+	return strings.HasSuffix(base, "_history") || base == "secrets" ||
+		(strings.Contains(base, "credential") || strings.Contains(base, "secret")) && dataFile[path.Ext(base)]
+}
+
+var (
+	secretFolders = set(".ssh .aws .gnupg .azure .docker .kube")
+	secretNames   = []string{".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".s3cfg", ".vault-token",
+		".htpasswd", ".git-credentials", "id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", "credentials"}
+	harmlessSecret = set("known_hosts authorized_keys")
+	publicEndings  = []string{".pub", ".example", ".sample", ".template", ".dist", ".go", ".py", ".js", ".jsx", ".ts",
+		".tsx", ".java", ".kt", ".rb", ".rs", ".c", ".h", ".cpp", ".cs", ".php", ".swift", ".sh", ".md", ".mdx", ".rst",
+		".html", ".css", ".svg", ".png"}
+	dataFile = set(".json .yaml .yml .toml .ini .cfg .conf .properties .xml .txt .csv .key .pem .db .sqlite .kdbx " +
+		".gpg .enc .bak .old .zip")
+)
