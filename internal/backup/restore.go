@@ -17,8 +17,8 @@ import (
 
 // Restore creates a data folder from a backup, which is a folder or an archive. keys is the folder of
 // the keys, if the backup contains none. Credentials that are revoked in the backup or in keys stay revoked. The
-// contexts name no server until the first start, and the auditor asks no witness until a person renames RestoredWitnesses.
-// The data folder is created atomically.
+// contexts name no server until the first start, and the auditor asks no witness until a person renames
+// RestoredWitnesses. The data folder is created atomically.
 func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merged, err error) {
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
 		return nil, fmt.Errorf("%s is not empty: restore into a new folder", data)

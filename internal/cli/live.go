@@ -18,12 +18,13 @@ import (
 // the end of the stream. If follow is set, it waits for new messages and returns when ctx ends. It skips messages
 // that no stage wrote, such as an acknowledgement that an agent made the server publish there, and messages that are
 // no T. For these it writes a note.
-func ReadLive[T any](ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool, notes io.Writer,
-	fn func(subject string, x T, body []byte) error) (err error) {
+func ReadLive[T any](ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool,
+	notes io.Writer, fn func(subject string, x T, body []byte) error) (err error) {
 	skipped := 0
 	defer func() {
 		if skipped > 0 {
-			fmt.Fprintf(notes, "NOTE: %d messages on %s were skipped: no stage wrote them, or they cannot be read\n", skipped, filter)
+			fmt.Fprintf(notes, "NOTE: %d messages on %s were skipped: no stage wrote them, or they cannot be read\n",
+				skipped, filter)
 		}
 	}()
 	js, err := jetstream.New(nc)

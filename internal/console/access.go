@@ -108,8 +108,8 @@ func LastURL(data string) string {
 	return "http://localhost" + DefaultListen[strings.LastIndexByte(DefaultListen, ':'):]
 }
 
-// NewLogin issues a code with which a user can sign in once, within the time lasts, at most MaxLogin. It stores only the code's
-// SHA-256.
+// NewLogin issues a code with which a user can sign in once, within the time lasts, at most MaxLogin. It stores only
+// the code's SHA-256.
 func NewLogin(data string, u User, lasts time.Duration) (code string, err error) {
 	if err := u.check(); err != nil {
 		return "", err

@@ -369,8 +369,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
 		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: datafolder.AuditDir(p.cfg.Data),
-			Signer: signer, Origin: signer.Name(), Operators: pinned, Pinned: trust.Verifiers(keys.RoleAuditor), MasterKey: master,
-			WitnessPolicy: datafolder.WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
+			Signer: signer, Origin: signer.Name(), Operators: pinned, Pinned: trust.Verifiers(keys.RoleAuditor),
+			MasterKey: master, WitnessPolicy: datafolder.WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
 			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err

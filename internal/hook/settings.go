@@ -73,9 +73,10 @@ var variables = []string{"HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "CLAUDE_PR
 var connection = []string{"NATS_CONTEXT", "NATS_CREDS", "NATS_INBOX_PREFIX", "NATS_NKEY", "NATS_PASSWORD", "NATS_TOKEN",
 	"NATS_URL", "NATS_USER"}
 
-// Lost returns why a host with these settings does not run the hook as Install registers it, and the file that
-// has to be corrected. why is empty if the host runs it; file is then the first one with an entry of it. Without a command in with, the hook belongs to a plugin,
-// and no layer has its entries. Lost returns an error if it cannot parse a layer that does not have the entries.
+// Lost returns why a host with these settings does not run the hook as Install registers it, and the file that has to
+// be corrected. why is empty if the host runs it; file is then the first one with an entry of it. Without a command in
+// with, the hook belongs to a plugin, and no layer has its entries. Lost returns an error if it cannot parse a layer
+// that does not have the entries.
 func (h *Host) Lost(layers []Layer, with Handler) (file, why string, err error) {
 	var all []parsed
 	for _, l := range layers {
@@ -259,7 +260,8 @@ func unlisted(all []parsed, key, value string) (file string) {
 			return l.File
 		}
 		for _, pattern := range list {
-			if ok, err := path.Match(strings.ReplaceAll(pattern, "/", "|"), strings.ReplaceAll(value, "/", "|")); ok && err == nil {
+			ok, err := path.Match(strings.ReplaceAll(pattern, "/", "|"), strings.ReplaceAll(value, "/", "|"))
+			if ok && err == nil {
 				return ""
 			}
 		}

@@ -28,8 +28,8 @@ func (f *Fold) noteShown(st *stage.State, project string, e *streams.Observation
 	return addShown(st, project, &e.EntryHead, shown)
 }
 
-// add adds one foreign text to a summary. instructs says whether it has an instruction to its reader. Such a text counts
-// as an order even if the text model gives it few points.
+// add adds one foreign text to a summary. instructs says whether it has an instruction to its reader. Such a text
+// counts as an order even if the text model gives it few points.
 func add(s *streams.Shown, f *text.Features, instructs bool) {
 	s.Foreign++
 	s.Order = max(s.Order, f.Command.Points)

@@ -105,8 +105,8 @@ func (s *streamState) deleted(seq uint64) bool {
 	return found || seq < s.state.FirstSeq
 }
 
-// anyDeleted reports whether a message of the stream was ever deleted. nats-server 2.15.2 lists sequence 0 as deleted if
-// the stream never had a message.
+// anyDeleted reports whether a message of the stream was ever deleted. nats-server 2.15.2 lists sequence 0 as deleted
+// if the stream never had a message.
 func (s streamState) anyDeleted() bool {
 	n := len(s.state.Deleted)
 	return s.state.FirstSeq > 1 || n > 0 && s.state.Deleted[n-1] > 0

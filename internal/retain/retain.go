@@ -79,8 +79,8 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 	})
 }
 
-// writers returns the stages that ever wrote to the ledger, except those in Without. On each subject, the entries of the
-// last valid message count: a stage may have written only joint frames, and messages that no stage wrote do not count.
+// writers returns the stages that ever wrote to the ledger, except those in Without. On each subject, the entries of
+// the last valid message count: a stage may have written only joint frames, and messages that no stage wrote do not count.
 func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {

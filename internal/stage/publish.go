@@ -327,8 +327,8 @@ func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq u
 }
 
 // messageNear is like messageAt, for a message that is probably in the stream. It first asks for a direct get, whose
-// answer is the message itself and not JSON. A replica that lags may answer that there is no such message, and a message
-// that was stored with headers of such an answer is ambiguous; then it asks the leader.
+// answer is the message itself and not JSON. A replica that lags may answer that there is no such message, and a
+// message that was stored with headers of such an answer is ambiguous; then it asks the leader.
 func messageNear(ctx context.Context, js jetstream.JetStream, stream string, seq uint64) (*jetstream.RawStreamMsg,
 	error) {
 	soon, cancel := context.WithTimeout(ctx, ackTimeout)

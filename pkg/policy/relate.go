@@ -13,7 +13,8 @@ import (
 
 // Relate compares a call with the words of its session's user. The name of a tool that runs command lines does not say
 // that it changes something. So a line that writes a file is strange if the user's words have nothing to do with it. A
-// line that writes its text to a file of an agent's memory is strange unless the user asked for the change of this file.
+// line that writes its text to a file of an agent's memory is strange unless the user asked for the change of this
+// file.
 func Relate(said *intent.Said, tool string, args map[string]any, carriers []text.Carrier) *intent.Relation {
 	w := writesOf(tool, args)
 	var named []string

@@ -19,14 +19,16 @@ type Sink struct {
 
 // Files answers questions on the files that a line names, by their paths as in a Sink.
 type Files struct {
-	Memory func(file string) bool     // whether writes to the file are asked for
-	Folder func(file string) bool     // whether it is a folder
-	Below  func(file string) []string // the files in a folder and its folders, relative to it, as far as they can be listed
+	Memory func(file string) bool // whether writes to the file are asked for
+	Folder func(file string) bool // whether it is a folder
+	// Below returns the files in a folder and its folders, relative to it, as far as they can be listed.
+	Below func(file string) []string
 }
 
 // Sinks returns the writes of a command line to files for which files.Memory returns true. Programs that are known to
-// write nothing of unknown text, to build or to test have none. Any other program that gets the name of such a file has a
-// sink that is not known. If a line cannot be parsed, and names such a file, the result is one sink that is not known.
+// write nothing of unknown text, to build or to test have none. Any other program that gets the name of such a file has
+// a sink that is not known. If a line cannot be parsed, and names such a file, the result is one sink that is not
+// known.
 func Sinks(line string, files Files) []Sink {
 	seen := map[string]bool{}
 	once := func(file string) bool {
@@ -437,8 +439,8 @@ func cluster(arg string, option rune) bool {
 	return strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.ContainsRune(arg, option)
 }
 
-// copied follows the copy of a folder with its files, and of the files that a pattern names. It returns false if the word
-// names neither, or if the files cannot be listed.
+// copied follows the copy of a folder with its files, and of the files that a pattern names. It returns false if the
+// word names neither, or if the files cannot be listed.
 func (s *sinks) copied(from, to token, folder bool) bool {
 	known := !to.unknown && !from.told && len(to.inner)+len(from.inner) == 0 && !s.lost && !s.dirty
 	sources := s.matches(from)

@@ -158,8 +158,8 @@ backup without keys has no tokens: none is accepted after its restore, so make n
 				"XDG_STATE_HOME=/tmp/drill: otherwise the next verification of the original on this machine fails\n", a.Conn.Data)
 			list := backup.RestoredWitnesses(a.Conn.Data)
 			if _, err := os.Stat(list); err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "The restored log asks no witness: a witness that cosigns it refuses the original from "+
-					"then on. If the restored pipeline replaces the original, rename %s to %s before the start\n", list,
+				fmt.Fprintf(cmd.OutOrStdout(), "The restored log asks no witness: a witness that cosigns it refuses the original "+
+					"from then on. If the restored pipeline replaces the original, rename %s to %s before the start\n", list,
 					filepath.Base(datafolder.WitnessPolicy(a.Conn.Data)))
 			}
 			return nil

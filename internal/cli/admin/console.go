@@ -147,7 +147,8 @@ page view, and when the console stops.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSuffix(cmp.Or(origin, console.LastURL(a.Conn.Data)), "/")+"/login?code="+code)
+			fmt.Fprintln(cmd.OutOrStdout(),
+				strings.TrimSuffix(cmp.Or(origin, console.LastURL(a.Conn.Data)), "/")+"/login?code="+code)
 			return nil
 		},
 	}
@@ -157,7 +158,7 @@ page view, and when the console stops.`,
 	f.StringVar(&ceiling, "sensitivity", beliefs.Internal.String(),
 		"highest sensitivity that the person may read: public, internal, confidential or secret")
 	f.DurationVar(&lasts, "expires", console.LoginExpires, "`TIME` until the link expires, at most 24h")
-	f.StringVar(&origin, "origin", "", "`URL` that people open the console at (default that of the console that was started last\n"+
-		"with this data folder)")
+	f.StringVar(&origin, "origin", "", "`URL` that people open the console at (default that of the console that was started\n"+
+		"last with this data folder)")
 	return c
 }
