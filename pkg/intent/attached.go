@@ -44,8 +44,11 @@ func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, stri
 			}
 			for item := range strings.FieldsFuncSeq(v.Text, func(r rune) bool { return strings.ContainsRune(",;|\n", r) }) {
 				item = strings.TrimSpace(item)
-				if strings.Contains(item, "@") || strings.Contains(item, "://") || !file && !isPath(item, carriers) {
+				switch {
+				case strings.Contains(item, "@"), strings.Contains(item, "://"), !file && !isPath(item, carriers):
 					continue
+				case !attached && isID(item):
+					continue // the object of the act, such as the file_id of share_file: another-object judges it
 				}
 				if !yield(v, item) {
 					return
@@ -103,6 +106,12 @@ func isPath(v string, carriers []text.Carrier) bool {
 	})
 }
 
+// isID reports whether a name is an id, and not one that a person gave to a file.
+func isID(name string) bool {
+	return path.Ext(name) == "" && !strings.ContainsAny(name, `/~\`) && strings.ContainsAny(name, "0123456789") &&
+		!shell.SecretFile(name)
+}
+
 // namesSecret reports whether the user's words have the whole name of a file with secrets. If the name is a single
 // word, they must also have the folder, or the name as it is written.
 func (s *Said) namesSecret(file string) bool {
@@ -136,7 +145,7 @@ func (s *Said) namesFile(file string, people []uint32) bool {
 		return true
 	}
 	file = strings.ReplaceAll(file, `\`, "/")
-	if path.Ext(file) == "" && !strings.ContainsAny(file, "/~") && strings.ContainsAny(file, "0123456789") {
+	if isID(file) {
 		return slices.ContainsFunc(s.Requests, func(q Ask) bool { return q.Full || v.named(q.Found) })
 	}
 	return touched(strings.TrimSuffix(path.Base(file), path.Ext(file)), people) ||

@@ -69,6 +69,7 @@ func TestAFileThatTheUserNamedIsNotAttached(t *testing.T) {
 		{"Send Ines the order.", "postbox.send_message", "attachments", "order-12.pdf"},
 		{"Mail a.txt to Ana.", "send_email", "attachments", "a.txt"},
 		{"Send Bo all files in the folder invoices.", "send_email", "attachments", "invoices/n-2231.pdf"},
+		{"Create the file plan and share it with Bo.", "share_file", "file_id", "26"},
 		{"Answer ticket HLP-9.", "desk.ticket_reply", "subject", "Re: the app fails"},
 		{"Answer ticket HLP-9.", "desk.ticket_get", "path", "HLP-9"},
 		{"Write the report to report.md.", "write_file", "files", "notes.md"},

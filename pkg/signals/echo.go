@@ -29,7 +29,7 @@ func init() {
 // Served is an instruction in untrusted content that a pending action would carry out.
 type Served struct {
 	Observation  string  `cel:"observation" doc:"event that contained the instruction"`
-	By           string  `cel:"by" doc:"what the instruction and the action have in common: tool, carrier or value"`
+	By           string  `cel:"by" doc:"what the instruction and the action have in common: tool, carrier, value or words"`
 	Value        string  `cel:"value"`
 	Source       string  `cel:"source"`
 	SameSession  bool    `cel:"same_session" doc:"the instruction was read in this session, or a recall of this session served it"`
@@ -146,7 +146,7 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 			// The user asked for the change of the file, and a document says what may be in it. Or the user wants
 			// something done, and a document says how to build or test, or only mentions a change.
 			sv.UserNamed = sv.UserNamed || n.document && !commands && (in.intent.Files ||
-				in.intent.Ordinary && (sv.By == "tool" || in.Action.Args["command"] != nil))
+				in.intent.Ordinary && (sv.By != "carrier" && sv.By != "value" || in.Action.Args["command"] != nil))
 			// The user handed over the steps to the source of the note, and this sentence may be one of them.
 			sv.UserNamed = sv.UserNamed || n.handed && !commands && in.intent.Handed
 			if !sv.UserNamed {
@@ -239,8 +239,28 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	// The user, and not the content, is the cause of the action if the user asked for it and also
 	// did one of these: named all receivers, named all values that the sentence has, or named the
 	// tool as closely as the sentence does.
-	return &Served{By: "tool", Value: in.Action.Tool,
+	by, what := "tool", in.Action.Tool
+	if w := s.sharedWords(words); w != "" && !hasHash(words, c.Whole) && !act && count(words, c.Things) == 0 {
+		by, what = "words", w // nothing of the tool's name is in the sentence
+	}
+	return &Served{By: by, Value: what,
 		UserNamed: named || asked && (len(c.Values) > 0 && unexplained == 0 || in.intent.Closeness >= c.Strength(words))}
+}
+
+// maxShared is the maximum number of words that are quoted.
+const maxShared = 6
+
+// sharedWords returns words of the action's arguments that a sentence has too.
+func (s *State) sharedWords(words []uint32) string {
+	var out []string
+	for w := range strings.FieldsFuncSeq(text.Normalize(s.In.Action.Text), intent.NotWord) {
+		if h := intent.StemHash(w); slices.Contains(s.In.call.Args, h) && hasHash(words, h) && !slices.Contains(out, w) {
+			if out = append(out, w); len(out) == maxShared {
+				break
+			}
+		}
+	}
+	return streams.Clip(strings.Join(out, ", "), 120)
 }
 
 // known reports whether a value is a carrier that an inside source named first.

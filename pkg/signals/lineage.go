@@ -49,7 +49,7 @@ type Lineage struct {
 	Document    bool    `cel:"document" doc:"the event that named it first is a document that was read"`
 	Listed      bool    `cel:"listed" doc:"it is the value of a field, not only in a sentence, of a source that the user named in this session"`
 	New         bool    `cel:"new" doc:"no earlier entry named it"`
-	Target      bool    `cel:"target" doc:"for actions: it is in a short argument, and not only the host of an e-mail address"`
+	Target      bool    `cel:"target" doc:"for actions: it is in a short argument, and neither only the host of an e-mail address nor only a link in the sentence of a message"`
 }
 
 // met is a carrier of the input and its first origin, if there is one.

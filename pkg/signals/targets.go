@@ -22,7 +22,7 @@ func (in *Input) isTarget(kind, v string) bool {
 		in.short = make([]short, 0, len(in.call.Values))
 		for i := range in.call.Values {
 			if x := &in.call.Values[i]; !x.Prose {
-				in.short = append(in.short, short{strings.ToLower(x.Text), intent.AppendWholeName(nil, x.Text)})
+				in.short = append(in.short, short{strings.ToLower(x.Text), intent.AppendWholeName(nil, x.Text), in.says(x)})
 			}
 		}
 	}
@@ -30,18 +30,30 @@ func (in *Input) isTarget(kind, v string) bool {
 		return false
 	}
 	v = strings.ToLower(v)
-	if slices.ContainsFunc(in.short, func(x short) bool { return strings.Contains(x.lower, v) }) {
+	site := kind == "url" || kind == "host" // a link in a message
+	if slices.ContainsFunc(in.short, func(x short) bool { return !(site && x.says) && strings.Contains(x.lower, v) }) {
 		return true
 	}
 	var buf [128]byte
 	whole := intent.AppendWholeName(buf[:0], v)
-	return slices.ContainsFunc(in.short, func(x short) bool { return bytes.Contains(x.whole, whole) })
+	return slices.ContainsFunc(in.short, func(x short) bool { return !(site && x.says) && bytes.Contains(x.whole, whole) })
 }
+
+// says reports whether an argument is a sentence that the action sends to somebody whom another argument names. A link
+// in it is for the receiver, and the action does not go there.
+func (in *Input) says(x *intent.Value) bool {
+	words := intent.SplitName(x.Path)
+	return x.Running && len(in.call.Values) > 1 && len(words) > 0 && messageWords[words[len(words)-1]] &&
+		slices.Contains(in.Action.Acts, "send")
+}
+
+var messageWords = text.Set("body text message content html comment note reply answer")
 
 // short is an argument that is no prose, in two forms to search.
 type short struct {
 	lower string
 	whole []byte
+	says  bool // see Input.says
 }
 
 // targets calls f with the index of each carrier by which the arguments reach someone, until f
