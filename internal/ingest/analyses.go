@@ -12,7 +12,7 @@ import (
 // analyses caches the analyses of recently read contents. Agents read the same pages, files and tool results again and
 // again, and analyzing a content takes longer than the rest of ingest's work on it.
 //
-// Sentinels in the same process also store the results of their own analysis here, in analyzed.derived.
+// Sentinels in the same process share its markers, and store the results of their own analysis in analyzed.derived.
 //
 // The cache does not influence decisions, because an analysis depends only on the content. It may be used from several
 // goroutines.
@@ -44,7 +44,7 @@ const (
 // of returns the analysis of a content, from the cache if it is there.
 func (a *analyses) of(content string) analyzed {
 	if len(content) > analyzedMost {
-		return analyze(content)
+		return analyze(content, nil)
 	}
 	a.mu.Lock()
 	found, ok := a.now[content]
@@ -55,8 +55,7 @@ func (a *analyses) of(content string) analyzed {
 	}
 	a.mu.Unlock()
 	if !ok {
-		found = analyze(content)
-		found.derived = new(atomic.Value)
+		found = analyze(content, new(atomic.Value))
 		a.mu.Lock()
 		a.put(content, found)
 		a.mu.Unlock()
@@ -64,10 +63,11 @@ func (a *analyses) of(content string) analyzed {
 	return found
 }
 
-func analyze(content string) (a analyzed) {
+func analyze(content string, derived *atomic.Value) (a analyzed) {
+	a.derived = derived
 	a.sum = sha256.Sum256([]byte(content))
 	a.features, a.views = text.AnalyzeViews(content)
-	a.instructs = signals.Instructs(a.views, a.features.HasHidden())
+	a.instructs = signals.Instructs(a.views, a.features.HasHidden(), derived)
 	return a
 }
 

@@ -220,7 +220,7 @@ func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeE
 		return err
 	}
 	var shown streams.Shown
-	add(&shown, &e.Features, signals.Instructs(e.Features.Views(e.Content), e.Features.HasHidden()))
+	add(&shown, &e.Features, signals.Instructs(e.Features.Views(e.Content), e.Features.HasHidden(), nil))
 	if err := addShown(st, project, &e.EntryHead, shown); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEnt
 			}
 			ft, views := text.AnalyzeViews(it.Content)
 			if strange {
-				add(&shown, &ft, external && signals.Instructs(views, ft.HasHidden()))
+				add(&shown, &ft, external && signals.Instructs(views, ft.HasHidden(), nil))
 			}
 			if external {
 				foreign, weakest = append(foreign, &ft), beliefs.Weakest(weakest, it.Origin)

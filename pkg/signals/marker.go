@@ -2,8 +2,10 @@ package signals
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"lazaret/pkg/text"
@@ -226,15 +228,30 @@ func markers(views []text.View, hidden bool) []string {
 	return d.names(hidden)
 }
 
-// Instructs reports whether a content gives its reader an instruction, by the same markers as the macro `commands` in
-// rules/common.yaml. views are those of the content, and hidden says whether it has hidden parts.
-func Instructs(views []text.View, hidden bool) bool {
-	var d directives
-	d.read(views, false)
-	has := func(markers uint16) bool { return d.found&markers != 0 }
-	return has(1<<mOverride|1<<mRole|1<<mSecrecy|1<<mExfiltrate|1<<mObey|1<<mAnswer) ||
-		hidden && has(1<<mHidden-1) ||
-		has(1<<mAddress) && has(1<<mRequest|1<<mTool|1<<mPersist)
+// Markers lists the classes of instruction that a text may have.
+func Markers() []string { return slices.Clone(markerNames[:]) }
+
+// Instructs reports whether a content gives its reader an instruction. views are those of the content, and hidden says
+// whether it has hidden parts. derived is the Derived field of the content's block, or nil: the sentinels of the same
+// process find there the markers and sentences that Instructs read.
+func Instructs(views []text.View, hidden bool, derived *atomic.Value) bool {
+	var k kept
+	k.MarkedIn = k.directives.read(views, derived != nil)
+	if derived != nil {
+		derived.CompareAndSwap(nil, &k)
+	}
+	d := k.directives
+	return Commands(d.names(hidden))
+}
+
+// Commands reports whether a content with these markers commands its reader. It is the macro `commands` of
+// rules/common.yaml for code that must not depend on the active rules. A test compares the two.
+func Commands(markers []string) bool {
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(markers, func(m string) bool { return slices.Contains(names, m) })
+	}
+	return has("override", "role", "secrecy", "exfiltrate", "obey", "answer") ||
+		has("hidden") && len(markers) > 1 || has("address") && has("request", "tool", "persist")
 }
 
 // read adds the markers and sentences of a content's views. It searches the lines of each view. It

@@ -243,10 +243,12 @@ func (in *Input) origin(o beliefs.Origin) {
 	in.Event.Origin, in.Event.External = string(o), o.External()
 }
 
-func (in *Input) content(s string, f text.Features) { in.contentViews(s, f, nil) }
+func (in *Input) content(s string, f text.Features) { in.contentViews(s, f, nil, nil) }
 
-// kept is the reading of an observation's block, stored in the block's Derived field.
+// kept is stored in the Derived field of an observation's block. At first it has only the directives and MarkedIn, which
+// Instructs read. The first sentinel completes it.
 type kept struct {
+	complete bool
 	external bool
 	content  Content
 	reading
@@ -255,19 +257,20 @@ type kept struct {
 // block is like content, for a block of an observation. Blocks with the same Derived share the reading.
 func (in *Input) block(b *streams.BlockEntry) {
 	if b.Derived == nil {
-		in.contentViews(b.Text, b.Features, b.Views)
+		in.contentViews(b.Text, b.Features, b.Views, nil)
 		return
 	}
-	if k, ok := b.Derived.Load().(*kept); ok && k.external == in.Event.External {
+	k, _ := b.Derived.Load().(*kept)
+	if k != nil && k.complete && k.external == in.Event.External {
 		in.Event.Size, in.Content, in.reading = int64(len(b.Text)), k.content, k.reading
 		return
 	}
-	in.contentViews(b.Text, b.Features, b.Views)
-	b.Derived.Store(&kept{in.Event.External, in.Content, in.reading})
+	in.contentViews(b.Text, b.Features, b.Views, k)
+	b.Derived.Store(&kept{true, in.Event.External, in.Content, in.reading})
 }
 
-// contentViews is like content. views are the content's views, or nil.
-func (in *Input) contentViews(s string, f text.Features, views []text.View) {
+// contentViews is like content. views are the content's views, or nil. known has what Instructs read of it, or is nil.
+func (in *Input) contentViews(s string, f text.Features, views []text.View, known *kept) {
 	in.features = f
 	in.Event.Size = int64(len(s))
 	in.Content.Text = s
@@ -290,7 +293,11 @@ func (in *Input) contentViews(s string, f text.Features, views []text.View) {
 		}
 	}
 	keep := in.Event.External || in.Event.Kind == string(streams.TypeMemory)
-	in.MarkedIn = in.directives.read(views, keep)
+	if known == nil || known.complete {
+		in.MarkedIn = in.directives.read(views, keep)
+	} else if in.directives, in.MarkedIn = known.directives, known.MarkedIn; !keep {
+		in.directives.sentences, in.directives.said = nil, nil
+	}
 	in.Content.Markers = in.directives.names(in.Content.HasHidden)
 	in.sample = sampled(f.Phrases)
 	if len(views) > 1 && views[1].Lines == "" {
