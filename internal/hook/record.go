@@ -231,7 +231,7 @@ func (h *handler) origin() beliefs.Origin {
 	if h.e.mcp {
 		return beliefs.OriginTool
 	}
-	if h.e.tool() == "Bash" && shell.Kind(h.input().Command) != shell.Other {
+	if line := h.input().Command; h.e.tool() == "Bash" && shell.Kind(line) != shell.Other && !shell.Remote(line) {
 		return beliefs.OriginDocument // what it prints is in files, or comes from programs of the folder
 	}
 	return originOf(h.e.tool())

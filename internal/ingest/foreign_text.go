@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
@@ -181,7 +182,8 @@ func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*
 		if err != nil {
 			return nil, err
 		}
-		if own {
+		// A command whose parts the user named does not come from a text that has the same command.
+		if own || e.Intent != nil && strings.HasPrefix(c, string(text.Command)+":") && slices.Contains(e.Intent.Carriers, c) {
 			continue
 		}
 		_, foreign, err := st.Get(carrierKey(keyExternal, project, c))

@@ -43,11 +43,14 @@ type Said struct {
 	Requests []Ask
 	Sources  []uint32 // words of the sources that the user named, see Read
 	Known    []uint32 // words of values that the agent passed on before it read anything external, see Know
+	// Texts are the user's messages, oldest first. Only command lines are compared with them, see AsksForCommand.
+	Texts []string
 }
 
 // Add adds the requests and words of a text of the user.
 func (s *Said) Add(said string) {
 	s.Words = Say(s.Words, said)
+	s.Texts = append(s.Texts, said)
 	s.Requests = append(s.Requests, requests(said)...)
 	s.Requests = s.Requests[max(0, len(s.Requests)-maxRequests):]
 }
@@ -119,24 +122,26 @@ func sentences(words []string) iter.Seq[[]string] {
 
 // appendRequests adds the requests of a sentence.
 func appendRequests(out []Ask, words []string) []Ask {
-	var part []string
-	flush := func() {
+	for _, part := range parts(words) {
 		if r := request(part); r != nil {
 			out = append(out, *r)
 		}
-		part = nil
 	}
-	prev := ""
-	for _, raw := range words {
+	return out
+}
+
+// parts divides a sentence at further verbs.
+func parts(words []string) (out [][]string) {
+	from, prev := 0, ""
+	for i, raw := range words {
 		w := text.Normalize(raw)
-		if v := Stem(bare(w)); (deeds[v] != "" || means[v] != nil) && (joins[prev] || strings.HasSuffix(prev, ",")) {
-			flush()
+		if v := Stem(bare(w)); i > from && (deeds[v] != "" || means[v] != nil) &&
+			(joins[prev] || strings.HasSuffix(prev, ",")) {
+			out, from = append(out, words[from:i]), i
 		}
-		part = append(part, raw)
 		prev = w
 	}
-	flush()
-	return out
+	return append(out, words[from:])
 }
 
 // bare returns a word without the punctuation around it.

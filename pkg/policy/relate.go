@@ -26,8 +26,20 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 	ordinary := w.only && said.Wants() && !slices.ContainsFunc(w.files, func(file string) bool {
 		return shell.IsMemoryFile(file) || shell.Started(file)
 	})
-	if r == nil && (strange || ordinary) {
+	asked, all := asksForLine(said, tool, args)
+	if r == nil && (strange || ordinary || asked) {
 		r = new(intent.Relation)
+	}
+	if asked {
+		r.Asked, r.Strange, r.Other, strange = true, "", "", strange && w.memory
+		if all {
+			r.Values = []string{"command"} // the other arguments change nothing
+			for _, x := range carriers {
+				if v := string(x.Kind) + ":" + x.Value; x.Kind == text.Command && !slices.Contains(r.Carriers, v) {
+					r.Carriers = append(r.Carriers, v)
+				}
+			}
+		}
 	}
 	if strange {
 		r.Strange = "command"
@@ -36,6 +48,34 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 		r.Ordinary = true
 	}
 	return r
+}
+
+// lineTools are the words in the names of tools that run command lines, and lineArguments the arguments of such tools
+// that do not change what a line does.
+var (
+	lineTools     = text.Set("bash shell sh zsh terminal console command commands cmd exec execute run local tool line in")
+	lineArguments = text.Set("command description timeout timeoutms runinbackground")
+)
+
+// asksForLine reports whether the user asked for a call that runs one program. all is set if the user named everything
+// in the command line.
+func asksForLine(said *intent.Said, tool string, args map[string]any) (asked, all bool) {
+	line, ok := args["command"].(string)
+	if !ok || len(said.Texts) == 0 || slices.ContainsFunc(intent.SplitName(tool), func(w string) bool {
+		return !lineTools[w]
+	}) {
+		return false, false
+	}
+	for name := range args {
+		if !lineArguments[plainArgument(name)] {
+			return false, false
+		}
+	}
+	words, ok := shell.Program(line)
+	if !ok {
+		return false, false
+	}
+	return said.AsksForCommand(line, words)
 }
 
 // writes are the files that a call writes.

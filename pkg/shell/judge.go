@@ -25,10 +25,17 @@ func Kind(line string) string {
 	}
 	j := judge{kind: Look}
 	all, _, ok := lex(line)
-	if !ok || !j.commands(all) || !j.some || j.kind == Build && j.settings {
+	if !ok || !j.commands(all) || !j.some || j.kind == Build && (j.settings || j.remote) {
 		return Other
 	}
 	return j.kind
+}
+
+// Remote reports whether a command line of the kind Look prints what a server has.
+func Remote(line string) bool {
+	j := judge{kind: Look}
+	all, _, ok := lex(line)
+	return ok && len(line) <= MaxLine && j.commands(all) && j.remote
 }
 
 // judge finds the kind of a command line.
@@ -37,6 +44,7 @@ type judge struct {
 	some     bool // there is a program
 	away     bool // the line goes to a folder that may be outside of the first
 	settings bool // the line goes to a folder of settings
+	remote   bool // a program shows what a server has
 }
 
 // commands judges the programs of a command line, or of a substitution in it. It returns false if their kind is Other.
@@ -95,7 +103,7 @@ func safeVariable(assignment string) bool {
 func (j *judge) inner(t token) bool {
 	return !slices.ContainsFunc(t.inner, func(s sub) bool {
 		in := judge{kind: Look}
-		return !in.commands(s.commands) || !in.some || in.kind != Look
+		return !in.commands(s.commands) || !in.some || in.kind != Look || in.remote
 	})
 }
 
@@ -167,6 +175,7 @@ func (j *judge) program(words []word) bool {
 	}
 	switch {
 	case looks(words):
+		j.remote = j.remote || remote(words)
 		return true
 	case slices.ContainsFunc(words, func(w word) bool {
 		return w.wild && (name != "git" || strings.Contains(w.text, "$"))

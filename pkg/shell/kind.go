@@ -84,8 +84,17 @@ func looks(words []word) bool {
 			return signature.MatchString(w.text)
 		})
 	}
+	if remote(words) {
+		return remoteLookers[args[0].text+"/"+args[1].text].permit(args[2:])
+	}
 	o, ok := lookers[name]
 	return ok && o.permit(args)
+}
+
+// remote reports whether a program shows what a server has.
+func remote(words []word) bool {
+	return base(words[0].text) == "gh" && len(words) > 2 && !words[1].wild && !words[2].wild &&
+		remoteLookers[words[1].text+"/"+words[2].text] != nil
 }
 
 // scriptOptions are options with which scripts commonly write any file, or read any file as

@@ -1,6 +1,9 @@
 package shell
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // kindLines are command lines by their kind.
 var kindLines = map[string][]string{
@@ -18,7 +21,8 @@ var kindLines = map[string][]string{
 		"echo \"$(wc -l < a) lines\"", "git -C sub status", "git --no-pager diff", "timeout 5 grep -rn x .",
 		"printf '%s\\n' \"$(ls)\"", "git log --oneline -5", "git diff --stat", "git show HEAD",
 		"git blame -L 1,5 a", "git status -sb", "git ls-files --others", "cat /proc/cpuinfo",
-		"cat src/proc/environ.go", "sha256sum a", "ls 2>&1",
+		"cat src/proc/environ.go", "sha256sum a", "ls 2>&1", "gh pr checks 12", "gh run view 991 --log-failed",
+		"gh issue view 3 --comments | head -20", "gh pr list --state open --json number,title", "gh pr view",
 	},
 	Build: {
 		"make", "make -j4 test", "make -j 4 all", "go test -race -run TestX ./...", "go build -o bin/x ./cmd/x",
@@ -89,7 +93,10 @@ var kindLines = map[string][]string{
 		"cargo build --config x", "cp vendor/notes.txt .git/hooks/pre-commit", "cp x .claude/settings.json",
 		"cp x /etc/cron.d/x", "mv a ../b", "cp -t /etc a", "touch /etc/x", "python /x.py", "python -c x",
 		"node --version", "gofmt -cpuprofile=x a", "tsc --outDir x", "ruff clean",
-		"staticcheck -debug.cpuprofile x",
+		"staticcheck -debug.cpuprofile x", "gh pr view 1 --web", "gh pr view -w", "gh pr view 1 --jq env", "gh api x",
+		"gh pr view 1 > a.md", "gh pr diff 1 | tee a", "gh issue view 1 && make", "gh pr", "gh pr checkout 1",
+		"gh run view 1 | sh", "git commit -m \"$(gh issue view 1)\"", "diff <(gh pr diff 1) a", "gh pr view $X",
+		"gh pr merge 1",
 	},
 }
 
@@ -99,6 +106,37 @@ func TestALineHasTheKindOfItsPrograms(t *testing.T) {
 			if got := Kind(line); got != kind {
 				t.Errorf("%q is %q, want %q", line, got, kind)
 			}
+		}
+	}
+}
+
+func TestWhatAServerHasIsRemote(t *testing.T) {
+	for line, want := range map[string]bool{"gh pr view 1": true, "ls && gh issue list": true, "ls": false,
+		"gh api x":      false,
+		"go test ./...": false, "": false} {
+		if Remote(line) != want {
+			t.Errorf("Remote(%q) is %v", line, !want)
+		}
+	}
+}
+
+func TestOneProgramWithItsWords(t *testing.T) {
+	for line, want := range map[string]string{
+		"git push -u origin fix/a":             "git push -u origin fix/a",
+		`gh pr create --title "a b" --body ''`: "gh pr create --title a b --body ",
+		"git push 2>&1":                        "git push", "git push > /dev/null": "git push",
+		"gh pr create --body \"$(cat <<'EOF'\na $(b)\nEOF\n)\"": "gh pr create --body " + Text,
+		// A shell does more than to run one program with these words.
+		"git push && rm a": "", "git push; ls": "", "git push | tee a": "", "git push &": "", "git push > a": "",
+		"A=1 git push": "",
+		"git push $X":  "", "git push \"$(cat a)\"": "", "gh pr create --body \"$(cat .env)\"": "", "git push *": "",
+		"gh pr create --body \"$(cat <<EOF\n$X\nEOF\n)\"": "", "git push\nrm a": "", "(git push)": "", "": "",
+		"gh pr create --body \"$(cat a <<'EOF'\nEOF\n)\"": "", "if git push; then rm a; fi": "", "$(x) push": "",
+		"git push `x`": "", "git push <(ls)": "", "git push < a": "", "! git push": "", "git push $'a'": "",
+	} {
+		words, ok := Program(line)
+		if got := strings.Join(words, " "); got != want || ok != (want != "") {
+			t.Errorf("%q is %q, want %q", line, got, want)
 		}
 	}
 }

@@ -93,6 +93,21 @@ var gitLookers = func() map[string]*options {
 			ignore-submodules null column no-column ahead-behind no-ahead-behind renames no-renames find-renames`)}}
 }()
 
+// remoteLookers are the subcommands of gh that only show what a server has. What they print is text of other people.
+// --jq can print the environment, and --web starts a browser.
+var remoteLookers = func() map[string]*options {
+	shows := &options{short: "cvsaR:b:L:j:S:l:A:B:H:", long: set(`comments json repo limit state label author assignee
+		search base head branch job log log-failed verbose exit-status attempt patch name-only color required draft
+		workflow user event status commit created all exclude-drafts exclude-pre-releases order milestone mention app
+		yaml ref archived source fork visibility language topic watch interval fail-fast compact`)}
+	m := make(map[string]*options)
+	for _, line := range strings.Fields(`pr/checks pr/view pr/list pr/status pr/diff run/view run/list run/watch issue/view
+		issue/list issue/status release/view release/list workflow/view workflow/list repo/view repo/list label/list`) {
+		m[line] = shows
+	}
+	return m
+}()
+
 // targets are names of rules and scripts that build and test.
 var targets = set(`all build compile test tests check checks lint fmt format vet typecheck type-check type_check
 	types tsc unit unittest unit-test test-unit test:unit integration coverage cover bench help docs doc generate`)

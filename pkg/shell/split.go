@@ -56,3 +56,45 @@ func plainWords(all []simple) (programs [][]word, ok bool) {
 	}
 	return programs, len(programs) > 0
 }
+
+// Text stands for the text of a document in the words that Program returns.
+const Text = "\x00text"
+
+// Program is like Words, but a word may be empty, and a word in quotes may be a document in the line, as in
+// gh pr create --body "$(cat <<'EOF' …)". Such a word is Text.
+func Program(line string) (words []string, ok bool) {
+	all, plain, ok := lex(line)
+	if len(line) > MaxLine || !ok || !plain || len(all) != 1 || len(all[0].words) == 0 {
+		return nil, false
+	}
+	for _, r := range all[0].redirects {
+		if r.op != ">" || r.to.text != "/dev/null" || !literal(r.to) {
+			return nil, false
+		}
+	}
+	for i, t := range all[0].words {
+		switch {
+		case literal(t) && !t.glob && !t.loose && !t.split && !t.pipe:
+			words = append(words, t.text)
+		case i > 0 && document(t):
+			words = append(words, Text)
+		default:
+			return nil, false
+		}
+	}
+	if assigns(words[0]) || words[0] == evaluating || words[0] == closing {
+		return nil, false
+	}
+	return words, true
+}
+
+// document reports whether a word is nothing but a document in the line, in quotes.
+func document(t token) bool {
+	if t.text != "" || t.unknown || t.told || t.split || t.loose || t.pipe || len(t.inner) != 1 ||
+		len(t.inner[0].commands) != 1 {
+		return false
+	}
+	c := t.inner[0].commands[0]
+	return len(c.words) == 1 && c.words[0].text == "cat" && literal(c.words[0]) && len(c.redirects) == 1 &&
+		c.redirects[0].op == "<<" && literal(c.redirects[0].to)
+}
