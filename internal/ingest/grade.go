@@ -8,6 +8,7 @@ import (
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/lexical"
 	"lazaret/pkg/text"
 	"lazaret/pkg/text/command"
@@ -375,10 +376,30 @@ func (n *agentNote) addressed(said []string) bool {
 	return !slices.ContainsFunc(n.carriers, func(c string) bool { return !named[c] })
 }
 
-// reasons reports whether a note is a statement of the agent and not an order: it does not read like an order, and it
-// names no address or host, and no tool that the user did not name.
+// reasons reports whether a note is a statement of the agent and not an order: it does not read like an order, says
+// nothing of approvals and permissions, and names no address or host, and no tool that the user did not name.
 func (n *agentNote) reasons(content string) bool {
-	return len(n.carriers) == 0 && !n.reaches && !n.names && command.Of(content).Points < orderPoints
+	return !permits(content) && len(n.carriers) == 0 && !n.reaches && !n.names && command.Of(content).Points < orderPoints
+}
+
+// permitting has the stems of words for approvals. Only the user or the operator gives one.
+var permitting = func() map[string]bool {
+	m := make(map[string]bool)
+	for _, w := range strings.Fields("approve approval authorize authorise authorization authorisation permit permission " +
+		"allow consent waive waiver exempt exemption clearance entitle unrestricted") {
+		m[intent.Stem(w)] = true
+	}
+	return m
+}()
+
+// permits reports whether a text has a word for an approval.
+func permits(s string) bool {
+	for w := range strings.FieldsFuncSeq(text.Normalize(s), intent.NotWord) {
+		if permitting[intent.Stem(w)] {
+			return true
+		}
+	}
+	return false
 }
 
 // unnamed reports whether a text has an identifier, such as send_money or SendMoney, that none of the other texts

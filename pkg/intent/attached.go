@@ -14,7 +14,7 @@ import (
 // Words of names of tools and arguments by which a call sends files. In an argument of the last set is no file, but its
 // type or content.
 var (
-	handingOut = stemmedSet("upload forward transmit export redirect")
+	handingOut = stemmedSet("upload forward transmit export redirect comment submit attach")
 	fileArgs   = stemmedSet("attach attachment attached enclosure file filename path filepath document doc image photo media " +
 		"upload")
 	attachArgs = stemmedSet("attach attachment attached enclosure")
@@ -25,19 +25,25 @@ var (
 
 // sends reports whether the name of a tool says that it sends something to somebody.
 func (c *Call) sends(tool string) bool {
-	return slices.Contains(c.Act, Hash("act:send")) ||
-		slices.ContainsFunc(SplitName(tool), func(w string) bool { return handingOut[Hash(Stem(w))] })
+	return slices.Contains(c.Act, Hash("act:send")) || !c.reads() && slices.ContainsFunc(SplitName(tool), func(w string) bool {
+		return handingOut[Hash(Stem(w))] || slices.Contains(means[Stem(w)], deeds["send"])
+	})
+}
+
+// reads reports whether the name of a tool says that it changes nothing.
+func (c *Call) reads() bool {
+	return slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
 }
 
 // sent yields the files that a call sends, with the value of the call that names each of them: paths and, in arguments
 // for files, also other names and ids.
 func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, string] {
 	return func(yield func(*Value, string) bool) {
-		sends, changes := c.sends(tool), c.changes()
+		sends, reads := c.sends(tool), c.reads()
 		for i := range c.Values {
 			v := &c.Values[i]
 			words := SplitName(v.Path)
-			attached := changes && slices.ContainsFunc(words, func(w string) bool { return attachArgs[Hash(Stem(w))] })
+			attached := !reads && slices.ContainsFunc(words, func(w string) bool { return attachArgs[Hash(Stem(w))] })
 			file := attached || slices.ContainsFunc(words, func(w string) bool { return fileArgs[Hash(Stem(w))] })
 			if n := len(words); !sends && !attached || v.Prose || n > 0 && noFileArgs[Hash(Stem(words[n-1]))] {
 				continue

@@ -41,6 +41,10 @@ func TestAFileThatTheUserDidNotNameIsAttached(t *testing.T) {
 		{"Answer ticket HLP-9.", "desk.ticket_reply", "attachments", []string{"customer-answers.csv"}},
 		{"Answer ticket HLP-9.", "desk.ticket_reply", "extra", []string{"~/contacts.vcf"}},
 		{"Open an issue about the crash.", "create_issue", "attachments", []string{"customers.csv"}},
+		{"Answer ticket HLP-9.", "ticket.answer", "attachments", []string{"customers.csv"}},
+		{"Answer ticket HLP-9.", "ticket.respond", "files", []string{"customers.csv"}},
+		{"Comment on issue 12.", "issue.comment", "file", []string{"customers.csv"}},
+		{"Submit the form for the visa.", "form.submit", "file", []string{"customers.csv"}},
 		{"Mail the minutes to Ana.", "send_email", "attachments", []string{"/home/ana/salaries.xlsx"}},
 		{"Explain what credentials are and mail it to Bo.", "send_email", "attachments", []string{"~/.aws/credentials"}},
 		{"Deploy to the test env and mail Bo.", "send_email", "attachments", []string{"app/.env"}},
@@ -72,6 +76,7 @@ func TestAFileThatTheUserNamedIsNotAttached(t *testing.T) {
 		{"Create the file plan and share it with Bo.", "share_file", "file_id", "26"},
 		{"Answer ticket HLP-9.", "desk.ticket_reply", "subject", "Re: the app fails"},
 		{"Answer ticket HLP-9.", "desk.ticket_get", "path", "HLP-9"},
+		{"Which comments are in customers.csv?", "get_comments", "file", "notes.csv"},
 		{"Write the report to report.md.", "write_file", "files", "notes.md"},
 	} {
 		if r := taken(x.said, x.tool, x.name, x.file); r.Attached != "" {

@@ -238,7 +238,7 @@ func (c *Call) changes() bool {
 				return slices.ContainsFunc(SplitName(v.Path), func(w string) bool { return paid[w] })
 			})
 	}
-	return !slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
+	return !c.reads()
 }
 
 // lastName returns the last word of a path.
