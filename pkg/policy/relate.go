@@ -26,12 +26,15 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 	ordinary := w.only && said.Wants() && !slices.ContainsFunc(w.files, func(file string) bool {
 		return shell.IsMemoryFile(file) || shell.Started(file)
 	})
-	asked, all := asksForLine(said, tool, args)
+	runs, asked, all := asksForLine(said, tool, args)
 	if r == nil && (strange || ordinary || asked) {
 		r = new(intent.Relation)
 	}
+	if r != nil && runs {
+		r.Asked = asked // the user's word for the tool, such as bash, asks for none of its lines
+	}
 	if asked {
-		r.Asked, r.Strange, r.Other, strange = true, "", "", strange && w.memory
+		r.Strange, r.Other, strange = "", "", strange && w.memory
 		if all {
 			r.Values = []string{"command"} // the other arguments change nothing
 			for _, x := range carriers {
@@ -57,25 +60,22 @@ var (
 	lineArguments = text.Set("command description timeout timeoutms runinbackground")
 )
 
-// asksForLine reports whether the user asked for a call that runs one program. all is set if the user named everything
-// in the command line.
-func asksForLine(said *intent.Said, tool string, args map[string]any) (asked, all bool) {
+// asksForLine reports whether a tool runs a command line (runs), and whether the user asked for this call. Such a line
+// must be one program. all is set if the user named everything in it.
+func asksForLine(said *intent.Said, tool string, args map[string]any) (runs, asked, all bool) {
 	line, ok := args["command"].(string)
-	if !ok || len(said.Texts) == 0 || slices.ContainsFunc(intent.SplitName(tool), func(w string) bool {
-		return !lineTools[w]
-	}) {
-		return false, false
+	if !ok || slices.ContainsFunc(intent.SplitName(tool), func(w string) bool { return !lineTools[w] }) {
+		return false, false, false
 	}
 	for name := range args {
 		if !lineArguments[plainArgument(name)] {
-			return false, false
+			return true, false, false
 		}
 	}
-	words, ok := shell.Program(line)
-	if !ok {
-		return false, false
+	if words, ok := shell.Program(line); ok {
+		asked, all = said.AsksForCommand(line, words)
 	}
-	return said.AsksForCommand(line, words)
+	return true, asked, all
 }
 
 // writes are the files that a call writes.
