@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"reflect"
 	"testing"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/streams"
 )
 
 // What an argument says raises the level of a call, also of a tool whose name only reads.
@@ -135,5 +137,18 @@ func TestArgumentsDoNotRaiseALevelThatAPersonSet(t *testing.T) {
 	c := Call{Tool: "query", Args: []byte(`{"sql":"DELETE FROM a"}`), Accepted: &level}
 	if got := shipped(t).Class(c); got.Level != level {
 		t.Errorf("%s", show(got))
+	}
+}
+
+// A list of tools that waits for a person keeps its class: the descriptions and schemas in it are no orders.
+func TestAListOfToolsKeepsItsClass(t *testing.T) {
+	p := shipped(t)
+	for _, tool := range []string{streams.ApproveTools, streams.RegisterPrompt} {
+		plain := p.Classify(tool, []byte(`{}`), "p", "a")
+		got := p.Classify(tool, []byte(`{"tools":[{"name":"shell","command":"rm -rf /",`+
+			`"sql":"DROP TABLE a","two_step_login":false,"path":"/home/a/.ssh/id_rsa"}]}`), "p", "a")
+		if !reflect.DeepEqual(got, plain) {
+			t.Errorf("%s: %+v, want %+v", tool, got, plain)
+		}
 	}
 }

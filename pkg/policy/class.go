@@ -148,7 +148,8 @@ func (p *Policy) Class(k Call) Class {
 	}
 	class.Effects = effects.names()
 	switch {
-	case k.Accepted != nil:
+	case k.Accepted != nil, k.Tool == streams.ApproveTools, k.Tool == streams.RegisterPrompt:
+		// The arguments of the last two are lists of tools and texts that a person reads in the hold.
 		return class
 	case settled:
 		return p.raiseBySecretFile(class, &c)
