@@ -83,9 +83,9 @@ func (sc *scanner) pem(start int) bool {
 // spaces replaces the characters that stand for a space in a URL.
 var spaces = strings.NewReplacer("+", " ", "_", " ", "%20", " ")
 
-// secretsWithin keeps the API keys and JSON Web Tokens that begin inside s: as a part of a URL, a
-// path, a host name, or after a colon. at is the position of s in the text, or -1 if s was decoded.
-// Ordinary slugs and names (sk-ii-facial-treatment-2024) can begin like a key, so that the
+// secretsWithin keeps the API keys and JSON Web Tokens that begin inside s: in a URL, a path or a
+// host name, or after a colon. at is the position of s in the text, or -1 if s was decoded.
+// Ordinary slugs and names (sk-ii-facial-treatment-2024) can begin like a key. Therefore the
 // conditions are stricter than those of secret.
 func (sc *scanner) secretsWithin(s string, at int) {
 	for i := 0; i+minSecret <= len(s); i++ {

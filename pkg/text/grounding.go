@@ -101,7 +101,7 @@ func cutText(s string, n int) string {
 type grounds struct {
 	sentences []sentence
 	ids       map[uint64]int32 // ids of the keys of the answer
-	slots     []int32          // by id: index of the key in the current sentence; -1 outside of support
+	slots     []int32          // by id: index of the key in the sentence that support compares; otherwise -1
 	found     []occurrence     // occurrences of the answer's keys in the current source, in order
 	all, hits []occurrence     // occurrences of the current sentence's keys; hits are those that count
 }
@@ -231,11 +231,11 @@ func (w *window) change(o occurrence, s *sentence, by int32) {
 	}
 }
 
-// contradicts reports whether the window negates what the sentence states, or states what it
-// negates. A negation in the sentence is matched if any of its terms is negated in the window too,
-// because word order may attach the negation to other terms. For terms that only the window
-// negates, it is unknown which belong to the same negation. So they count only if there are more of
-// them than terms that both negate.
+// contradicts reports whether the window negates terms that the sentence states, or states terms
+// that the sentence negates. A negation in the sentence is matched if the window negates any of its
+// terms too, because word order may attach the negation to other terms. For the terms that only the
+// window negates, it is unknown which of them belong to one negation. Therefore they count only if
+// there are more of them than terms that the sentence and the window both negate.
 func (w *window) contradicts(s *sentence) bool {
 	var agreed, opposed [maxSentence + 1]bool // by number of the sentence's negation
 	common, only := 0, 0

@@ -87,7 +87,7 @@ const (
 	recordBreak  = '\x1e'
 )
 
-// linesOf returns [View.Lines] for the clean text that was run and its normal form.
+// linesOf returns [View.Lines] for the clean text that g has read, and normal, its normal form.
 func (g *segmenter) linesOf(clean, normal string) string {
 	switch {
 	case !g.plain():
