@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// The kinds of command lines. A line is Look or Build only if all its programs and their options are listed, and
-// the shell puts nothing unknown into their arguments.
+// The kinds of command lines. A line is Look or Build only if all its programs and their options
+// are listed, and the shell puts nothing unknown into their arguments. The folder is the one in
+// which the line starts.
 const (
 	Look  = "look"  // programs that only read files
-	Build = "build" // also programs that build, test and stage in the folder, or write files in it
+	Build = "build" // also programs that build, test and stage in the folder, or write files in it or in /tmp
 	Other = "other"
 )
 
@@ -31,7 +32,8 @@ func Kind(line string) string {
 	return j.kind
 }
 
-// Remote reports whether a command line of the kind Look prints what a server has.
+// Remote reports whether a command line of the kind Look prints text that a server has, such as the
+// comments on an issue.
 func Remote(line string) bool {
 	j := judge{kind: Look}
 	all, _, ok := lex(line)
@@ -41,18 +43,20 @@ func Remote(line string) bool {
 // judge finds the kind of a command line.
 type judge struct {
 	kind     string
-	some     bool // there is a program
-	away     bool // the line goes to a folder that may be outside of the first
-	settings bool // the line goes to a folder of settings
-	remote   bool // a program shows what a server has
+	some     bool // the line starts at least one program
+	away     bool // a cd may lead out of the folder in which the line starts
+	settings bool // a cd leads to a folder of settings, see started
+	remote   bool // a program prints text from a server
 }
 
-// commands judges the programs of a command line, or of a substitution in it. It returns false if their kind is Other.
+// commands judges the programs of a command line, or of a substitution in it. It returns false if
+// this makes the line Other.
 func (j *judge) commands(all []simple) bool {
 	return !slices.ContainsFunc(all, func(c simple) bool { return !j.command(c) })
 }
 
-// command judges one program with its redirections.
+// command judges one program with its redirections. It returns false if the program makes the line
+// Other.
 func (j *judge) command(c simple) bool {
 	for _, r := range c.redirects {
 		t := r.to
@@ -73,7 +77,7 @@ func (j *judge) command(c simple) bool {
 		words = words[1:]
 	}
 	if len(words) == 0 {
-		return false // the variables would change what follows
+		return false // without a program, the assignments hold for the rest of the line
 	}
 	switch words[0].text {
 	case evaluating:
@@ -99,7 +103,7 @@ func safeVariable(assignment string) bool {
 	return harmless[name] && name != "GOFLAGS"
 }
 
-// inner judges the command lines that a shell substitutes in a word. They may only look.
+// inner reports whether the command lines that a shell substitutes in a word only look at files.
 func (j *judge) inner(t token) bool {
 	return !slices.ContainsFunc(t.inner, func(s sub) bool {
 		in := judge{kind: Look}
@@ -107,11 +111,12 @@ func (j *judge) inner(t token) bool {
 	})
 }
 
-// word returns a word as its program gets it. ok is false if the program may get anything there.
+// word returns a word as its program gets it. ok is false if the shell may replace the word by an
+// unknown text.
 func (j *judge) word(words []token, i int) (w word, ok bool) {
 	t := words[i]
 	if t.text == "[" {
-		t.unknown, t.glob = false, false // a pattern has a closing bracket, too
+		t.unknown, t.glob = false, false // the program [, not a pattern, which would have a closing bracket
 	}
 	w = word{text: t.text, wild: t.glob || t.told}
 	switch {
@@ -122,7 +127,7 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 	case t.pipe || len(t.inner) == 0:
 		return w, true
 	}
-	switch base(words[0].text) { // a substitution in quotes
+	switch base(words[0].text) { // in the other cases, a substitution in quotes
 	case "echo":
 		return w, true
 	case "printf":
@@ -146,7 +151,7 @@ func plainPattern(pattern string) bool {
 var textFiles = set(`.md .txt .rst .log .csv .go .mod .py .js .jsx .mjs .ts .tsx .c .h .cc .cpp .hpp .rs .java .kt .rb
 	.php .swift .scala .sql .html .css .scss .proto .xml .svg .tf .lua .zig .ex .exs .hs .cs .vue .svelte`)
 
-// writes judges a write to a file.
+// writes notes that the line writes a file. It returns false if that makes the line Other.
 func (j *judge) writes(file string) bool {
 	j.kind = Build
 	return written(file) && !j.away && strings.IndexByte(nameLetters+"./", file[0]) >= 0 && !digit(file[0])
@@ -154,10 +159,11 @@ func (j *judge) writes(file string) bool {
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
-// duration is an argument of timeout.
+// duration matches an argument of timeout.
 var duration = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?[smhd]?$`)
 
-// program judges a program with its arguments.
+// program judges a program with its arguments. It returns false if the program makes the line
+// Other.
 func (j *judge) program(words []word) bool {
 	if words[0].text == "timeout" {
 		words = words[1:]
@@ -184,7 +190,8 @@ func (j *judge) program(words []word) bool {
 	case (name == "tee" || name == "sed") && j.away:
 		return false
 	case name == "sed" && slices.ContainsFunc(words, func(w word) bool {
-		return strings.HasPrefix(w.text, "-") && strings.ContainsAny(w.text, "/*") // where the old file goes
+		// The suffix of -i may be a path, to which sed moves the old file.
+		return strings.HasPrefix(w.text, "-") && strings.ContainsAny(w.text, "/*")
 	}):
 		return false
 	}
@@ -192,7 +199,7 @@ func (j *judge) program(words []word) bool {
 	return builds(words)
 }
 
-// goes follows cd.
+// goes notes the folder to which a cd leads.
 func (j *judge) goes(args []word) {
 	j.away = j.away || len(args) != 1 || args[0].wild || !own(args[0].text)
 	j.settings = j.settings || slices.ContainsFunc(args, func(w word) bool { return started(w.text) })

@@ -91,21 +91,20 @@ func looks(words []word) bool {
 	return ok && o.permit(args)
 }
 
-// remote reports whether a program shows what a server has.
+// remote reports whether a program prints text from a server.
 func remote(words []word) bool {
 	return base(words[0].text) == "gh" && len(words) > 2 && !words[1].wild && !words[2].wild &&
 		remoteLookers[words[1].text+"/"+words[2].text] != nil
 }
 
-// scriptOptions are options with which scripts commonly write any file, or read any file as
-// settings.
+// scriptOptions are options that let many scripts write any file, or read any file as settings.
 var scriptOptions = set("--output --config --exec -exec")
 
-// signature finds output formats of git that verify a signature. Git does so with a program that
-// the repository's configuration names.
+// signature finds the output formats of git that verify a signature. For these, git runs a program that the
+// repository's settings name.
 var signature = regexp.MustCompile(`%[-+ ]?G`)
 
-// base returns the name of a program without the folder, if that is a folder of the system.
+// base returns the name of a program. It drops the folder if this is a folder of the system.
 func base(program string) string {
 	for _, dir := range []string{"/usr/bin/", "/bin/"} {
 		if rest, ok := strings.CutPrefix(program, dir); ok && !strings.Contains(rest, "/") {
@@ -115,7 +114,7 @@ func base(program string) string {
 	return program
 }
 
-// builds reports whether a program builds, tests or stages in the folder.
+// builds reports whether a program builds, tests or stages in the folder, or writes files there.
 func builds(words []word) bool {
 	name, args := words[0].text, words[1:]
 	if name == "npx" && len(args) > 0 && npx[args[0].text] {
@@ -149,10 +148,11 @@ func builds(words []word) bool {
 	return ok && o.permit(args)
 }
 
-// Started reports whether a path names a file that programs run or read as settings without being told to.
+// Started reports whether a path names a file that programs run or read as settings without being told to, such as a
+// hook of git.
 func Started(path string) bool { return started(strings.ReplaceAll(path, `\`, "/")) }
 
-// started is Started for a word of a command line.
+// started is like Started, for a word of a command line.
 func started(w string) bool {
 	parts := strings.Split(strings.ToLower(w), "/")
 	for i, p := range parts {
@@ -177,26 +177,26 @@ func own(w string) bool {
 		!strings.Contains(w, "..") && !strings.Contains(w, ":")
 }
 
-// options are the arguments that a program may have.
+// options are the arguments that a program may have if a line is to count as Look or Build.
 type options struct {
 	all bool // every argument
-	// short are the letters of short options. A colon follows one that has a value, a semicolon one that
-	// can have a value in the same word.
+	// short are the letters of short options. A colon after a letter says that the option has a value. A semicolon
+	// says that it can have a value, in the same word.
 	short string
-	// long has the names of long options. Of programs with single-dash names (go), short is empty and the
-	// names count with one dash or two.
+	// long has the names of long options. If short is empty, the program has long names with a single dash (as go
+	// has), and the names are permitted with one dash or two.
 	long    map[string]bool
-	numbers bool                // -5
+	numbers bool                // a number is permitted as an option, as in head -5
 	own     map[string]bool     // long options whose value is the path of a file in the folder
-	max     int                 // number of operands if limited; else 0
-	operand func(s string) bool // whether an operand is permitted; nil: every one
-	script  func(s string) bool // whether the first operand is permitted, if it is a script; operand is for the others
+	max     int                 // maximum number of operands; 0 sets no maximum
+	operand func(s string) bool // whether an operand is permitted; nil permits all
+	script  func(s string) bool // whether the first operand, a script, is permitted; operand judges the others
 	first   map[string]bool     // permitted values of the first operand; nil permits all
-	some    bool                // an operand or the option need is required
-	need    []string            // one of these words is required
+	some    bool                // at least one operand is required
+	need    []string            // at least one of these words is required
 }
 
-// permit reports whether the arguments are among the options.
+// permit reports whether the options permit the arguments.
 func (o *options) permit(args []word) bool {
 	if o.all {
 		return true
@@ -216,7 +216,7 @@ func (o *options) permit(args []word) bool {
 		}
 		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 ||
 			o.operand != nil || o.first != nil || o.script != nil && len(operands) == 0) {
-			return false // a shell may expand the word to an option or to more operands
+			return false // the word may expand to an option or to more operands
 		}
 		switch {
 		case s == "--":

@@ -12,28 +12,28 @@ import (
 // token is a word of a command line without its quotes.
 type token struct {
 	text    string
-	inner   []sub // the parts that a shell replaces by the output or the value of something else
-	unknown bool  // a shell expands it to a text that the line does not say
-	glob    bool  // only patterns of file names make it unknown
-	told    bool  // a variable in it is known if the line sets none
-	loose   bool  // shells or locales differ in its text
+	inner   []sub // the parts that a shell replaces: by the output of programs, or by a value
+	unknown bool  // a shell expands it to a text that is not in the line
+	glob    bool  // it is unknown only because of patterns of file names
+	told    bool  // it has a variable of told, whose value is as usual unless the line sets variables
+	loose   bool  // its text depends on the shell or the locale
 	split   bool  // a shell may expand it to several words, by a substitution or variable outside of quotes
 	pipe    bool  // it is the name of a pipe with the output of inner: <(…)
 }
 
-// sub is a part of a word that a shell replaces.
+// sub is a part of a word that a shell replaces by another text.
 type sub struct {
-	text     string   // all that may be names of files in it
+	text     string   // every text in it that may be the name of a file
 	commands []simple // the programs that run in it
 }
 
 type redirect struct {
-	op     string // >, < or <<, whose text is in to
+	op     string // >, < or <<; the text of a here-document is in to
 	to     token
-	errors bool // not the program's output is redirected
+	errors bool // the redirection is of errors or another descriptor, not of the output
 }
 
-// simple is one program of a line with its redirections, or one of the two below.
+// simple is one program of a line with its redirections, or one of the two marks below as its first word.
 type simple struct {
 	words     []token
 	redirects []redirect
@@ -55,15 +55,17 @@ const (
 	maxOpen = 4096
 )
 
-// longComment is a comment that ends with a backslash. The parser goes on with it in the next line.
+// longComment finds a comment that ends with a backslash. The parser reads the next line as a part of the comment,
+// bash does not.
 var longComment = regexp.MustCompile(`#.*\\\n`)
 
 var parsers = sync.Pool{New: func() any { return syntax.NewParser() }}
 
-// lex splits a command line into its programs. plain is set if these run one after the other or in a pipeline, and not
-// in control structures or in the background. ok is false for syntax that is not known.
+// lex splits a command line into its programs. plain is set if they run one after the other or in a pipeline, but
+// not in control structures or in the background. ok is false if the line has syntax that this package does not
+// handle.
 func lex(line string) (all []simple, plain, ok bool) {
-	// Bash and the parser differ on these.
+	// Bash and the parser read these lines differently.
 	if len(line) > maxRead || strings.ContainsAny(line, "\x00\r") || strings.HasSuffix(line, `\`) ||
 		longComment.MatchString(line) {
 		return nil, false, false
@@ -107,7 +109,7 @@ func (r *reader) source(n syntax.Node) string {
 	return r.line[min(int(n.Pos().Offset()), to):to]
 }
 
-// raw is source without the ends of lines that go on.
+// raw is like source, without the backslashes that continue a line.
 func (r *reader) raw(n syntax.Node) string { return strings.ReplaceAll(r.source(n), "\\\n", "") }
 
 func (r *reader) stmts(all []*syntax.Stmt) {
@@ -119,7 +121,7 @@ func (r *reader) stmts(all []*syntax.Stmt) {
 // control are programs that change which program a name stands for.
 var control = set("alias enable hash builtin")
 
-// stmt reads a program or a control structure. It is piped if its output is the input of the next one.
+// stmt reads a program or a control structure. piped says that its output is the input of the next one.
 func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 	r.plain = r.plain && !s.Background && !s.Negated
 	c := simple{piped: piped}
@@ -223,14 +225,14 @@ func (r *reader) assigns(all []*syntax.Assign) (out []token) {
 	return out
 }
 
-// redirect reads a redirection of a command. A copy of a descriptor is none.
+// redirect reads a redirection of a command. It leaves out a copy of a descriptor, such as 2>&1.
 func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 	x := redirect{op: ">", errors: d.N != nil && d.N.Value != "1", to: r.word(d.Word)}
 	switch d.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
 		end := x.to.text
 		x.op, x.to = "<<", token{}
-		if d.Hdoc != nil { // bash ends at the first line that is the word, also in an expansion
+		if d.Hdoc != nil { // bash ends the document at the first line that is the end word, also inside an expansion
 			ended := false
 			for line := range strings.Lines(r.source(d.Hdoc)) {
 				r.ok = r.ok && !ended
@@ -279,7 +281,8 @@ func (r *reader) words(n syntax.Node) (out []token) {
 	return out
 }
 
-// parts reads parts of a word. In quotes, a backslash quotes only the characters in escaped.
+// parts reads the parts of a word. If escaped is not empty, the word is in quotes: a backslash quotes only these
+// characters.
 func (r *reader) parts(t *token, parts []syntax.WordPart, escaped string) {
 	for _, p := range parts {
 		switch p.(type) {
@@ -302,7 +305,7 @@ func (r *reader) parts(t *token, parts []syntax.WordPart, escaped string) {
 		case *syntax.ParamExp:
 			r.parameter(t, p)
 		case *syntax.CmdSubst:
-			if p.Backquotes { // bash ends at the next one, also in quotes
+			if p.Backquotes { // bash ends the substitution at the next backquote, also inside quotes
 				inner := strings.TrimSuffix(strings.TrimPrefix(r.source(p), "`"), "`")
 				r.ok = r.ok && !strings.ContainsAny(inner, "`\\")
 			}
@@ -348,8 +351,8 @@ func (t *token) literal(s, escaped string) {
 var escape = regexp.MustCompile(`(?s)\\(x\{[[:xdigit:]]+\}|x[[:xdigit:]]{1,2}|` +
 	`u[[:xdigit:]]{1,4}|U[[:xdigit:]]{1,8}|[0-7]{1,3}|.)`)
 
-// unescaped returns the text of $'…'. ok is false for escapes that are not known, for characters that depend on the
-// locale, and for \', after which sh reads the line in another way.
+// unescaped returns the text of $'…'. ok is false for unknown escapes, for characters that depend on the locale, and
+// for \', after which sh does not read the line as bash does.
 func unescaped(s string) (text string, ok bool) {
 	ok = true
 	text = escape.ReplaceAllStringFunc(s, func(e string) string {
@@ -385,8 +388,8 @@ func (r *reader) run(t *token, n syntax.Node, stmts []*syntax.Stmt) {
 	t.inner = append(t.inner, s)
 }
 
-// evaluation returns the evaluation of the expressions in a node. A variable in them may have a text that runs
-// programs.
+// evaluation returns the words of an arithmetic evaluation in a node, after the mark evaluating. A variable counts
+// as unknown, because its text may run programs when it is evaluated.
 func (r *reader) evaluation(n syntax.Node) []token {
 	words := []token{{text: evaluating}}
 	for _, w := range r.words(n) {
@@ -398,7 +401,7 @@ func (r *reader) evaluation(n syntax.Node) []token {
 	return words
 }
 
-// told are variables whose values say nothing that matters.
+// told are variables that a line may use without making a word unknown: their values are ordinary paths and names.
 var told = set("HOME PWD USER LOGNAME HOSTNAME SHELL")
 
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"

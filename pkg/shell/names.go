@@ -12,7 +12,8 @@ func named(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>()=,:{}", r) })
 }
 
-// names returns the files in question that a text names. In a script of sed, a name may follow a letter.
+// names returns the memory files that a text names. If sed is set, the text is a script of sed, in which a name may
+// directly follow the letter w or W.
 func (s *sinks) names(text string, sed bool) (out []string) {
 	try := func(w string) bool {
 		if w == "" || !s.is(s.at(w)) {
@@ -43,7 +44,7 @@ func (s *sinks) names(text string, sed bool) (out []string) {
 // literal reports whether a shell substitutes nothing in a word.
 func literal(t token) bool { return !t.unknown && !t.told && len(t.inner) == 0 }
 
-// hidden returns the files in question that the substitutions and variables of a word may name.
+// hidden returns the memory files that the substitutions and variables of a word may name.
 func (s *sinks) hidden(t token) (out []string) {
 	for _, sub := range t.inner {
 		out = append(out, s.names(sub.text, false)...)
@@ -54,7 +55,7 @@ func (s *sinks) hidden(t token) (out []string) {
 	return unique(out)
 }
 
-// tokenNames returns the files in question that a word may name.
+// tokenNames returns the memory files that a word may name.
 func (s *sinks) tokenNames(t token) []string {
 	all := append(s.names(t.text, false), s.hidden(t)...)
 	for _, m := range s.matches(t) {
@@ -65,7 +66,7 @@ func (s *sinks) tokenNames(t token) []string {
 	return all
 }
 
-// matches returns the paths that a pattern names, or the word itself if it is no pattern.
+// matches returns the paths that a pattern names. A word that is no pattern is its own only path.
 func (s *sinks) matches(t token) (out []string) {
 	if !t.glob {
 		return []string{t.text}
@@ -89,7 +90,7 @@ func (s *sinks) matches(t token) (out []string) {
 	return out
 }
 
-// maxBraces is the maximum number of words that braces expand to.
+// maxBraces is the maximum number of words to which braces expand.
 const maxBraces = 64
 
 // braces expands {a,b} in a word, up to most words.
@@ -107,7 +108,8 @@ func braces(word string, most int) (out []string) {
 	return out
 }
 
-// maxPath is the maximum length of a path on Linux. maxNames is the maximum number of names that one program has.
+// maxPath is the maximum length of a path on Linux. maxNames is the maximum number of names that are kept of one
+// program.
 const (
 	maxPath  = 4096
 	maxNames = 16
@@ -123,7 +125,7 @@ func unique(names []string) (out []string) {
 	return out
 }
 
-// inside returns a file in question in a folder, if all its files are.
+// inside returns a path in a folder if every file there is a memory file.
 func (s *sinks) inside(folder string) []string {
 	in := s.at(path.Join(folder, "x"))
 	if folder != "" && (strings.HasSuffix(folder, "/") || s.folder(s.at(folder))) && s.is(in) {
@@ -132,7 +134,7 @@ func (s *sinks) inside(folder string) []string {
 	return nil
 }
 
-// other follows a program that may write any text to any file that it gets the name of.
+// other adds the sinks of a program that may write any text to any file whose name it gets.
 func (s *sinks) other(name string, args []token, said string) {
 	all := s.names(said, false)
 	for _, t := range args {
@@ -154,18 +156,19 @@ func (s *sinks) other(name string, args []token, said string) {
 	}
 }
 
-// assigners set variables by their arguments or their input.
+// assigners are programs that set variables from their arguments or their input.
 var assigners = set(`for set export declare typeset local readonly read mapfile readarray getopts let eval source .
 	unset`)
 
-// harmless variables with upper-case letters change no program that reads files.
+// harmless are variables with upper-case letters that do not change a program that only looks at files.
 var harmless = set("FILE OUT DIR MSG VERSION NAME CI LANG LC_ALL TZ NODE_ENV CGO_ENABLED GOFLAGS NO_COLOR FORCE_COLOR")
 
-// assignments takes note of the variables that commands set. Programs read variables with upper-case letters.
+// assignments notes the variables that commands set. Names with upper-case letters are noted as strange, because
+// programs read such variables as settings.
 func (s *sinks) assignments(commands []simple) {
 	line := false
 	for _, c := range commands {
-		program := "" // the first word that assigns nothing
+		program := "" // the first word that is not an assignment
 		for _, r := range c.redirects {
 			s.formula = s.formula || formula(r.to)
 		}
@@ -188,7 +191,7 @@ func (s *sinks) assignments(commands []simple) {
 			continue
 		}
 		s.assigned = true
-		if program == "export" { // followed above
+		if program == "export" { // its assignments were noted above
 			continue
 		}
 		if !line {
@@ -199,10 +202,11 @@ func (s *sinks) assignments(commands []simple) {
 	s.carried = unique(s.carried)
 }
 
-// formula reports whether a word has quoted text that runs programs where a shell evaluates it: a[$(program)].
+// formula reports whether a word has quoted text that runs programs if a shell evaluates it as arithmetic:
+// a[$(program)].
 func formula(t token) bool { return strings.Contains(t.text, "$(") || strings.Contains(t.text, "`") }
 
-// systemPath reports whether a value of PATH finds the programs of the system first.
+// systemPath reports whether programs of the system are found first if PATH has this value.
 func systemPath(value string) bool {
 	for _, dir := range strings.Split(value, ":") {
 		if dir == "$PATH" || dir == "${PATH}" {
@@ -215,10 +219,11 @@ func systemPath(value string) bool {
 	return false
 }
 
-// wrappers are programs that run the program in their arguments, with the number of operands in front of it.
+// wrappers are programs that run the program in their arguments. The value is the number of operands before that
+// program.
 var wrappers = map[string]int{"timeout": 1, "env": 0, "sudo": 0, "command": 0, "nohup": 0, "nice": 0, "time": 0}
 
-// unwrapped drops assignments in front of a program, and programs that only run it.
+// unwrapped drops the assignments and the wrappers in front of a program.
 func unwrapped(words []token) []token {
 	for len(words) > 0 {
 		skip, wrapper := wrappers[base(words[0].text)]
@@ -234,8 +239,8 @@ func unwrapped(words []token) []token {
 	return words
 }
 
-// looksOn reports whether a program writes no text to the files in its arguments but what git has stored. A program
-// of awk must not print to files or run anything.
+// looksOn reports whether the only text that a program writes to the files in its arguments is text that git has
+// stored. A program of awk must not print to files or run anything.
 func looksOn(name string, args []token) bool {
 	switch name {
 	case "git":
@@ -259,8 +264,8 @@ func looksOn(name string, args []token) bool {
 	return false
 }
 
-// gitLooks reports whether a subcommand of git writes no text to the files in its arguments but what was staged or
-// committed last.
+// gitLooks reports whether the only text that a subcommand of git writes to the files in its arguments is text that
+// was staged or committed before.
 func gitLooks(args []token) bool {
 	for len(args) > 1 && args[0].text == "-C" && literal(args[1]) {
 		args = args[2:]
@@ -294,7 +299,7 @@ func gitLooks(args []token) bool {
 	return looks(plain) || builds(plain)
 }
 
-// operands returns the words that are no options.
+// operands returns the words that are not options.
 func operands(args []token) (out []token) {
 	for i, t := range args {
 		if t.text == "--" {
@@ -311,7 +316,7 @@ func operands(args []token) (out []token) {
 func (o *options) operands(args []token) (out []token, ok bool) {
 	for i := 0; i < len(args); i++ {
 		t := args[i]
-		// A variable may stand for an option.
+		// A variable may stand for an option; it counts as an operand.
 		if t.text == "" && len(t.inner) > 0 || strings.HasPrefix(t.text, "$") && t.unknown || t.glob && t.text[0] == '*' {
 			out = append(out, t)
 			continue

@@ -5,13 +5,14 @@ import "strings"
 // noCommand reports whether less and more do not run an operand as a command.
 func noCommand(s string) bool { return !strings.HasPrefix(s, "+") }
 
-// tests are the options of test. Those that are left out evaluate a name.
+// tests are the options of test. Left out are -v and -R, which evaluate the name of a variable.
 var tests = set("e f d h L s r w x p S b c g k u O G N n z t a o eq ne lt le gt ge nt ot ef")
 
-// noFormula reports whether a word of test has nothing that a shell could evaluate.
+// noFormula reports whether a word of test has nothing that a shell may evaluate.
 func noFormula(s string) bool { return !strings.ContainsAny(s, "$`") }
 
-// reading reports whether a script of sed neither reads, writes nor runs anything.
+// reading reports whether a script of sed only prints or changes its input: it does not read or write a file, or run
+// a program.
 func reading(script string) bool {
 	from, to, two := strings.Cut(script, ",")
 	if two && strings.HasPrefix(from, "/") && strings.HasSuffix(from, "/") && len(from) > 1 {
@@ -93,8 +94,8 @@ var gitLookers = func() map[string]*options {
 			ignore-submodules null column no-column ahead-behind no-ahead-behind renames no-renames find-renames`)}}
 }()
 
-// remoteLookers are the subcommands of gh that only show what a server has. What they print is text of other people.
-// --jq can print the environment, and --web starts a browser.
+// remoteLookers are the subcommands of gh that only print text from a server. Other people may have written the
+// text. The options --jq and --web are left out: --jq can print the environment, and --web starts a browser.
 var remoteLookers = func() map[string]*options {
 	shows := &options{short: "cvsaR:b:L:j:S:l:A:B:H:", long: set(`comments json repo limit state label author assignee
 		search base head branch job log log-failed verbose exit-status attempt patch name-only color required draft
@@ -108,7 +109,7 @@ var remoteLookers = func() map[string]*options {
 	return m
 }()
 
-// targets are names of rules and scripts that build and test.
+// targets are names of make targets and package scripts that build and test.
 var targets = set(`all build compile test tests check checks lint fmt format vet typecheck type-check type_check
 	types tsc unit unittest unit-test test-unit test:unit integration coverage cover bench help docs doc generate`)
 
@@ -149,22 +150,22 @@ var builders = map[string]*options{
 var modules = map[string]*options{"pytest": builders["pytest"], "mypy": builders["mypy"], "ruff": builders["ruff"],
 	"black": builders["black"], "flake8": builders["flake8"], "unittest": {short: "vqfbck:", operand: own}}
 
-// packages are programs that run a script of a package, with the words after -- as its arguments. toScript are those
-// that test runners and linters have.
+// packages are programs that run a script of a package. The words after -- are arguments of the script. toScript are
+// the arguments that test runners and linters have.
 var (
 	packages = set("npm pnpm yarn")
 	toScript = &options{short: "t:k:g:ivx", long: set(`run silent bail fix ci runInBand verbose coverage passWithNoTests
 		testNamePattern testPathPattern grep max-warnings noEmit check`)}
 )
 
-// interpreters are programs that run scripts, with the ending of the scripts. They are permitted
-// because test runners run arbitrary code too.
+// interpreters are programs that run scripts, with the ending of the scripts' names. Scripts in the folder count as
+// Build, because test runners run any code of the folder too.
 var interpreters = map[string]string{"python": ".py", "python3": ".py", "node": ".js"}
 
 // npx lists the builders that npx runs.
 var npx = set("tsc eslint prettier vitest jest")
 
-// buildersBy are subcommands that build, test and stage. None discards work or replaces a reference.
+// buildersBy are subcommands that build, test and stage. No listed option discards work or replaces a reference.
 var buildersBy = func() map[string]map[string]*options {
 	goTool := &options{long: set(`v x n a race run count short timeout cover covermode coverpkg bench benchmem benchtime
 		json tags p parallel cpu failfast shuffle skip vet list trimpath work msan asan m f deps e test u

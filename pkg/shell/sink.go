@@ -6,29 +6,33 @@ import (
 	"strings"
 )
 
-// Sink is a write of a command line to a file. Paths are as in the line, and relative to the folder in which the line
-// starts.
+// Sink is one write of a command line to a file. A path is written as in the line, but relative to
+// the folder in which the line starts.
 type Sink struct {
 	To string
-	// From are the files whose text is written. Line is set if text of the line itself is written.
+	// From are the files whose text is written. Line is set if text of the command line itself is
+	// written too.
 	From []string
 	Line bool
-	// Known is set if nothing else is written.
+	// Known is set if From and Line are complete. If it is not set, any other text may be written
+	// too.
 	Known bool
 }
 
-// Files answers questions on the files that a line names, by their paths as in a Sink.
+// Files answers questions about the files that a line names. Its paths are those of a Sink.
 type Files struct {
-	Memory func(file string) bool // whether writes to the file are asked for
-	Folder func(file string) bool // whether it is a folder
-	// Below returns the files in a folder and its folders, relative to it, as far as they can be listed.
+	Memory func(file string) bool // whether Sinks returns writes to the file: an agent loads it as memory
+	Folder func(file string) bool // whether the path is a folder
+	// Below returns the files in a folder and in the folders below it, relative to it, as far as
+	// they can be listed.
 	Below func(file string) []string
 }
 
-// Sinks returns the writes of a command line to files for which files.Memory returns true. Programs that are known to
-// write nothing of unknown text, to build or to test have none. Any other program that gets the name of such a file has
-// a sink that is not known. If a line cannot be parsed, and names such a file, the result is one sink that is not
-// known.
+// Sinks returns the writes of a command line to files for which files.Memory returns true. In this
+// file and in names.go, these are the memory files. A program has no sink if it is known to write
+// no text of unknown origin, or to build or test. For any other program that gets the name of a
+// memory file, there is a Sink without Known. If a line cannot be parsed and names a memory file,
+// the result is one Sink without Known.
 func Sinks(line string, files Files) []Sink {
 	seen := map[string]bool{}
 	once := func(file string) bool {
@@ -62,36 +66,36 @@ func Sinks(line string, files Files) []Sink {
 
 // flow is a text that a program prints or reads.
 type flow struct {
-	from    []string // files
-	line    bool     // text of the line
-	unknown bool     // other text
+	from    []string // the files that the text comes from
+	line    bool     // text of the command line is in it
+	unknown bool     // any other text may be in it
 }
 
 func (f *flow) add(g flow) {
 	f.from, f.line, f.unknown = append(f.from, g.from...), f.line || g.line, f.unknown || g.unknown
 }
 
-// sinks follows the texts of a command line.
+// sinks follows texts from the words and files of a command line to the files that the line writes.
 type sinks struct {
 	is      func(string) bool
 	folder  func(string) bool
 	below   func(string) []string
 	found   []Sink
 	line    string
-	dir     string          // folder after cd
-	lost    bool            // the folder is not known
+	dir     string          // the folder that cd led to, relative to the first; "" is the first
+	lost    bool            // the folder in which the next program runs is not known
 	dirty   bool            // a program of the line may have written any file
 	written map[string]bool // files that the line has written
 
 	assigned bool              // the line may set variables
-	formula  bool              // the line has a formula
+	formula  bool              // a word of the line has a formula, see the function formula
 	strange  bool              // the line sets a variable that may change programs
 	carried  []string          // files that variables of the line may name
-	links    map[string]string // links to files in question and their folders
-	piped    []string          // files that are named earlier in the pipeline
+	links    map[string]string // links that the line makes, and the memory files or folders of these to which they lead
+	piped    []string          // memory files that earlier programs of the pipeline name
 }
 
-// printed follows commands, and returns the text that they print.
+// printed adds the sinks of commands, and returns the text that the commands print.
 func (s *sinks) printed(commands []simple) (out flow) {
 	s.assignments(commands)
 	in := flow{unknown: true} // the input of the shell
@@ -160,7 +164,8 @@ func (s *sinks) printed(commands []simple) (out flow) {
 	return out
 }
 
-// word returns the text that a shell substitutes in a word.
+// word returns the text that a shell substitutes in a word. It adds the sinks of the programs in
+// the substitutions.
 func (s *sinks) word(t token) (text flow) {
 	for _, sub := range t.inner {
 		piped := s.piped
@@ -184,7 +189,7 @@ func (s *sinks) at(file string) string {
 	return file
 }
 
-// file returns the text of a file.
+// file returns the flow of a file's text.
 func (s *sinks) file(t token) flow {
 	file := s.at(t.text)
 	if file == "/dev/null" {
@@ -198,7 +203,8 @@ func (s *sinks) file(t token) flow {
 	return flow{from: []string{file}}
 }
 
-// write follows a write to a file. A word with variables may be any file that these may name.
+// write adds the sinks of one write of a text to the file t. A word with variables may stand for
+// any memory file that these variables may name.
 func (s *sinks) write(t token, text flow) {
 	if t.text == "/dev/null" {
 		return
@@ -219,7 +225,7 @@ func (s *sinks) write(t token, text flow) {
 }
 
 var (
-	// filters print the text of their operands, or of their input.
+	// filters print parts of the text of their operands, or of their input if they have no operands.
 	filters = map[string]*options{
 		"cat": {short: "AbeEnstTuv"}, "head": {short: "qvn:c:", numbers: true},
 		"tail": {short: "qvn:c:", numbers: true}, "tac": {}, "nl": {short: "b:n:w:s:v:"},
@@ -233,15 +239,15 @@ var (
 		with-filename quiet color`)}
 )
 
-// silent programs print nothing, and quiet ones nothing but the texts of their words, numbers, dates and the like.
-// None writes a file that has a text.
+// The silent programs print nothing. The quiet ones print only the texts of their words, numbers, dates and the
+// like. None of them writes a text to a file.
 var (
 	silent = set("true false : [ test [[ exit for sleep touch mkdir rmdir rm chmod")
 	quiet  = set("pwd date whoami hostname uname basename dirname realpath wc stat which")
 )
 
-// program returns what a program prints. text is that of the words, and in the program's input. said is the part of
-// the input that is in the line.
+// program returns the text that a program prints, and adds its sinks. text is the text of its words, in is its
+// input, and said is the part of the input that the line contains (a here-document).
 func (s *sinks) program(words []token, text, in flow, said string) (prints flow) {
 	if words = unwrapped(words); len(words) == 0 {
 		return flow{}
@@ -300,7 +306,7 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 		s.edit(args, text)
 	case looks(plain):
 	case name == closing:
-		s.lost = s.lost || s.dir != "" // a subshell ends with its folder
+		s.lost = s.lost || s.dir != "" // after a subshell, the folder is the earlier one
 	default:
 		if s.dirty = true; !builds(plain) {
 			s.other(name, args, said)
@@ -311,7 +317,7 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 	return flow{unknown: true}
 }
 
-// outputs returns the arguments of go build and go test that name files that these write.
+// outputs returns the arguments of go build and go test that name the files which these write.
 func outputs(args []token) (out []token) {
 	for i, t := range args {
 		option, value, has := strings.Cut(strings.TrimLeft(t.text, "-"), "=")
@@ -327,7 +333,8 @@ func outputs(args []token) (out []token) {
 	return out
 }
 
-// filter returns what a filter prints, and follows what tee writes. With options that are not known, that is unknown.
+// filter returns the text that a filter prints, and adds the sinks of tee and sed. The text is unknown if an option
+// of the filter is not known.
 func (s *sinks) filter(name string, args []token, text, in flow) (prints flow) {
 	all, ok := filters[name].operands(args)
 	if name == "tee" {
@@ -378,8 +385,8 @@ func (s *sinks) filter(name string, args []token, text, in flow) (prints flow) {
 var copyOptions = &options{short: "aRrpvnuifTdLPHsxDt:m:o:g:", long: set(`archive recursive preserve verbose no-clobber
 	update interactive force target-directory mode owner group symbolic no-target-directory`)}
 
-// copies follows cp, mv, ln and install. A link has the text of the file that it points to. It returns false if an
-// option is not known.
+// copies adds the sinks of cp, mv, ln and install. A link counts as a copy of the file to which it points. copies
+// returns false if an option is not known.
 func (s *sinks) copies(name string, args []token) bool {
 	all, ok := copyOptions.operands(args)
 	if !ok || slices.ContainsFunc(args, func(t token) bool { return t.glob && strings.Contains(t.text, "{") }) {
@@ -415,7 +422,7 @@ func (s *sinks) copies(name string, args []token) bool {
 		if folder {
 			into.text = path.Join(into.text, path.Base(from.text))
 		}
-		// A symbolic link starts in its own folder.
+		// The target of a symbolic link is relative to the folder of the link.
 		if name == "ln" && !strings.HasPrefix(from.text, "/") && path.Dir(into.text) != "." {
 			text.unknown = true
 		}
@@ -434,13 +441,13 @@ func (s *sinks) copies(name string, args []token) bool {
 	return true
 }
 
-// cluster reports whether an argument is a cluster of short options with this one.
+// cluster reports whether an argument is one or more short options and contains the given one, as -rT contains T.
 func cluster(arg string, option rune) bool {
 	return strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.ContainsRune(arg, option)
 }
 
-// copied follows the copy of a folder with its files, and of the files that a pattern names. It returns false if the
-// word names neither, or if the files cannot be listed.
+// copied adds the sinks of a copy of a folder with its files, or of the files that a pattern names. It returns false
+// if the word from names neither, or if the files cannot be listed.
 func (s *sinks) copied(from, to token, folder bool) bool {
 	known := !to.unknown && !from.told && len(to.inner)+len(from.inner) == 0 && !s.lost && !s.dirty
 	sources := s.matches(from)
@@ -473,7 +480,7 @@ func (s *sinks) copied(from, to token, folder bool) bool {
 	return len(sources) > 0
 }
 
-// edit follows sed -i. A script that only replaces or deletes writes no text but its own.
+// edit adds the sinks of sed -i. A script that only replaces or deletes writes only text of the script itself.
 func (s *sinks) edit(args []token, text flow) {
 	all, ok := editOptions.operands(args)
 	if !ok || len(all) == 0 {
@@ -503,8 +510,8 @@ func inPlace(option string) bool {
 		strings.HasPrefix(option, "--in-place")
 }
 
-// plainSed reports whether a script of sed is one command that neither reads, writes nor runs anything, or only prints
-// and deletes lines.
+// plainSed reports whether a script of sed is one of two: a single command that neither reads a file, writes a file
+// nor runs a program, or commands that only print and delete lines.
 func plainSed(script string) bool {
 	if strings.Trim(script, "0123456789,$ ;pd") == "" && strings.Contains(script, ";") {
 		return true

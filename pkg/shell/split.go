@@ -29,8 +29,9 @@ func Words(line string) (words []string, ok bool) {
 	return words, true
 }
 
-// plainWords returns the words of programs. ok is false if a shell would substitute something, or redirect to a file.
-// Discarding output, 2>&1, expansions and input from a file are allowed.
+// plainWords returns the words of programs. ok is false if a shell would substitute something, or redirect to a
+// file. Discarding output, 2>&1, expansions and input from a file are allowed: a word that expands has the field
+// wild set.
 func plainWords(all []simple) (programs [][]word, ok bool) {
 	for _, c := range all {
 		tokens := c.words
@@ -57,11 +58,11 @@ func plainWords(all []simple) (programs [][]word, ok bool) {
 	return programs, len(programs) > 0
 }
 
-// Text stands for the text of a document in the words that Program returns.
+// Text is the word that Program returns in the place of a document.
 const Text = "\x00text"
 
-// Program is like Words, but a word may be empty, and a word in quotes may be a document in the line, as in
-// gh pr create --body "$(cat <<'EOF' …)". Such a word is Text.
+// Program is like Words, but a word may be empty, and a word in quotes may be a document (a here-document that cat
+// prints), as in gh pr create --body "$(cat <<'EOF' …)". Program returns Text in the place of this word.
 func Program(line string) (words []string, ok bool) {
 	all, plain, ok := lex(line)
 	if len(line) > MaxLine || !ok || !plain || len(all) != 1 || len(all[0].words) == 0 {
@@ -88,7 +89,7 @@ func Program(line string) (words []string, ok bool) {
 	return words, true
 }
 
-// document reports whether a word is nothing but a document in the line, in quotes.
+// document reports whether a word is, in quotes, a here-document that cat prints, and nothing else.
 func document(t token) bool {
 	if t.text != "" || t.unknown || t.told || t.split || t.loose || t.pipe || len(t.inner) != 1 ||
 		len(t.inner[0].commands) != 1 {

@@ -116,7 +116,7 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 		}
 		inner, decoded := depth+1, joined
 		if s.Kind == encStrings {
-			inner = depth // as large as the text itself, and decoded only once
+			inner = depth // not one level deeper: this is the text itself with its escapes resolved
 		} else {
 			var cut bool
 			decoded, cut = s.decode(raw, clean, spanLimit(a.budget, depth))
