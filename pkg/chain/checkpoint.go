@@ -141,7 +141,7 @@ func inPeriod(size int64, sigs []note.Signature, replaced func(keyID) (int64, bo
 		if !ok || size <= at {
 			return nil
 		}
-		err = fmt.Errorf("its key %s was replaced at size %d: it signs trees of at most %d leaves, and this one has %d",
+		err = fmt.Errorf("its key %s was replaced at size %d: it signs trees of at most %d leaves, and this tree has %d",
 			KeyID(s.Name, s.Hash), at, at, size)
 	}
 	return err

@@ -302,7 +302,7 @@ func (v *verification) unchanged(lastOf map[recordKey][sha256.Size]byte) {
 	for _, space := range []byte{spaceHandover, spaceCheckpoint} {
 		v.each(space, func(k, b []byte) {
 			if len(k) != len(recordKey{}) {
-				return // reported elsewhere
+				return // the method checkpoints reports it
 			}
 			key := recordKey(k)
 			want, ok := lastOf[key]

@@ -80,9 +80,10 @@ func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	return append(b, l.Project...), nil
 }
 
-// follows reports whether a leaf may come next, and returns the next for the leaf after it. next encodes two
-// possible positions. Its sequence is the next ledger sequence: the leaf may be the first entry of that
-// message. If its index is not 0, the leaf may also be the entry with this index in the message before.
+// follows reports whether the leaf may follow at the position that next gives, and returns as after the value of
+// next for the leaf after this one. next allows two positions. The first is its sequence: the leaf may begin the
+// next ledger message. The second is possible if the index of next is not 0: the leaf may be the entry with this
+// index in the message before.
 func (l *Leaf) follows(next uint64) (after uint64, ok bool) {
 	due, seq := position.Sequence(next), position.Sequence(l.Seq)
 	switch l.Kind {

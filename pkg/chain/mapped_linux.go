@@ -47,11 +47,11 @@ func (m *mappedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if x == nil {
 		st, err := f.Stat()
 		if err != nil || st.Size() == 0 || int64(int(st.Size())) != st.Size() {
-			return f, nil //nolint:nilerr // it is read as any other
+			return f, nil //nolint:nilerr // the file is read without a mapping
 		}
 		b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
 		if err != nil {
-			return f, nil //nolint:nilerr // there may be no room left for it
+			return f, nil //nolint:nilerr // there may be no room for the mapping; the file is read without it
 		}
 		_ = unix.Madvise(b, unix.MADV_SEQUENTIAL) // reading is only slower without it
 		x = &mapping{b: b}

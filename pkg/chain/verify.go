@@ -432,7 +432,7 @@ func (v *verification) each(space byte, fn func(k, b []byte)) {
 // keys checks that every key record can be opened and that a payload refers to it.
 func (v *verification) keys() {
 	if v.rep.FirstBad >= 0 || v.log.vault.master == nil {
-		return // payloads after that leaf were not read
+		return // reading stopped at a bad leaf, or the payloads were not decrypted, so used may lack keys
 	}
 	v.each(spaceKey, func(k, b []byte) {
 		if _, ok := v.used[string(k[1:])]; !ok {
@@ -482,7 +482,7 @@ func (v *verification) strangers() {
 	}
 }
 
-// heads compares the recomputed values with the claimed ones.
+// heads compares the values recomputed from the leaves with those in the head record and in the checkpoints.
 func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool) {
 	want := v.want
 	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps ||

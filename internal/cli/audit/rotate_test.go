@@ -97,7 +97,7 @@ func TestAKeyThatWasRotatedOutSignsNoLaterProof(t *testing.T) {
 	}
 	id := chain.KeyID(old.Name(), old.KeyHash())
 	_, err = chain.CheckProof(stolen, vs, nil)
-	want := "its key " + id + " was replaced at size 1: it signs trees of at most 1 leaves, and this one has 2"
+	want := "its key " + id + " was replaced at size 1: it signs trees of at most 1 leaves, and this tree has 2"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a proof that the replaced key signed later: %v, want %q", err, want)
 	}
