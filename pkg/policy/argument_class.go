@@ -10,14 +10,15 @@ import (
 	"lazaret/streams"
 )
 
-// The words of names of arguments whose values say what a call does. A name's last word counts, and for methods any
-// word (X-HTTP-Method-Override).
+// The words in names of arguments whose values say what a call does. The last word of a name counts. In the case of
+// methodWords, every word counts (X-HTTP-Method-Override).
 var (
 	commandWords = contentWords(strings.Fields("command commands cmd script shell bash commandline"))
 	sqlWords     = contentWords(strings.Fields(`sql statement statements query queries q cypher mutation graphql
 		document`))
 	methodWords = contentWords(strings.Fields("method verb"))
-	// settingWords name the setting that a neighbouring argument (valueWords) sets, as in {"key": "mfa", "value": false}.
+	// settingWords are last words of arguments that name a setting. Another argument (valueWords) sets it, as in
+	// {"key": "mfa", "value": false}.
 	settingWords = contentWords(strings.Fields("name key setting field option property preference attribute"))
 	valueWords   = contentWords(strings.Fields("value to enabled state on new"))
 )
@@ -25,7 +26,7 @@ var (
 // httpMethods are the methods of requests that change something.
 var httpMethods = contentWords(strings.Fields("post put patch delete connect mkcol move copy propfind proppatch"))
 
-// demand is the class that a call has at least because of the value of one argument.
+// demand is what the value of one argument demands of the class of a call: at least this level, and these effects.
 type demand struct {
 	level         beliefs.Level
 	effects       []string
@@ -34,7 +35,7 @@ type demand struct {
 	why           string
 }
 
-// atLeast raises a class to a demand.
+// atLeast raises a class so that it meets a demand.
 func (c Class) atLeast(d demand) Class {
 	for _, e := range d.effects {
 		c = c.with(e)
@@ -131,8 +132,8 @@ func (r *argumentReader) walk(v any, parent, key string, depth int) {
 
 const tooMany = "there are more arguments than the policy reads"
 
-// fileWords are the last words of names of arguments that name files. In an argument that is none of them, and none of
-// searchWords, a value names a file if it begins like a path.
+// fileWords are the last words of names of arguments whose values name files. searchWords are those of arguments
+// whose values do not. The value of any other argument names a file if it begins like a path.
 var (
 	fileWords = contentWords(strings.Fields(`file files filename path paths filepath document documents uri source src target
 		destination dest folder dir directory attachment attachments`))
@@ -189,8 +190,8 @@ func (r *argumentReader) text(key, v string) {
 	}
 }
 
-// command judges an argument that is named like a command line. A single word is judged as the name of a tool is,
-// because it may be the name of a function ({"command": "view"}).
+// command judges the value of an argument whose name says that it is a command line. A single word may be the name
+// of a function ({"command": "view"}). Then it is judged like the name of a tool.
 func (p *Policy) command(key, line string) demand {
 	why := "the argument " + clip(key) + " is a command line"
 	exec := demand{beliefs.L4, []string{EffectExec}, beliefs.BlastExternal, beliefs.Irreversible, why}
@@ -209,7 +210,7 @@ func (p *Policy) command(key, line string) demand {
 	return exec
 }
 
-// grants is the demand of a setting that weakens security.
+// grants returns the demand of a setting that weakens security. why says how.
 func grants(key, why string) demand {
 	return demand{beliefs.L4, []string{EffectSecret, EffectWrite}, beliefs.BlastExternal, beliefs.Compensable,
 		"the argument " + clip(key) + " " + why}

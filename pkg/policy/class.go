@@ -86,10 +86,11 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 // AcceptedEntry is the value of Class.Entry for a level that a person signed.
 const AcceptedEntry = "accepted"
 
-// Class returns the class of a call. It joins the entries that name the tool with the level at
-// which a person accepted the tool. Entries that match words of the name count only if neither a
-// person nor an entry for the tool's own catalogue set the level. The entry named `otherwise`
-// counts only if nothing else set the level. What the arguments say raises the level, if words may.
+// Class returns the class of a call. It joins the entries that name the tool with the level at which a person
+// accepted the tool. Entries that match words of the name count only if neither a person nor an entry for the tool's
+// own catalogue set the level. The entry named `otherwise` counts only if nothing else set the level. The values of
+// the arguments can raise the level. If an entry for the tool's own catalogue set it, only the name of a file with
+// secrets does. If a person set it, no argument does.
 func (p *Policy) Class(k Call) Class {
 	if len(k.Tool) > MaxTool {
 		return unmatched(fmt.Sprintf("the tool's name has %d bytes, but the policy reads at most %d", len(k.Tool), MaxTool))
@@ -149,7 +150,7 @@ func (p *Policy) Class(k Call) Class {
 	class.Effects = effects.names()
 	switch {
 	case k.Accepted != nil, k.Tool == streams.ApproveTools, k.Tool == streams.RegisterPrompt:
-		// The arguments of the last two are lists of tools and texts that a person reads in the hold.
+		// The arguments of these two tools are lists of tools and texts of prompts. A person reads them in the hold.
 		return class
 	case settled:
 		return p.raiseBySecretFile(class, &c)
@@ -157,8 +158,8 @@ func (p *Policy) Class(k Call) Class {
 	return p.raiseByArguments(class, &c)
 }
 
-// settles reports whether an entry for the tool's own catalogue, of, names the tool. Then this entry decides the
-// level, and words of the name do not.
+// settles reports whether an entry for the tool's own catalogue (the parameter of) names the tool. Then this entry
+// decides the level, and entries that match words of the name do not.
 func (p *Policy) settles(hits []seen, of string, plain bool, c *call) bool {
 	if of == "" {
 		return false

@@ -25,9 +25,9 @@ type entry struct {
 	approver keys.Role // required role; empty: the policy's
 
 	needsObject bool
-	anyTool     bool   // the entry has only a condition
+	anyTool     bool   // the entry names no tool and no words: only its condition decides
 	of          string // catalogue that the tool must come from; empty: any
-	insists     bool   // the entry has require
+	insists     bool   // the entry has the field `require`
 }
 
 // seen is the set of ways in which a tool's name matched an entry.
@@ -40,8 +40,9 @@ const (
 	seenObject
 )
 
-// matches reports whether the entry matches a tool's name. s has the parts of the entry that
-// matched. plain says whether the name is ASCII: only then may words allow an action.
+// matches reports whether the entry matches a tool's name. s says which parts of the entry are in
+// the name. plain says whether the name is ASCII. In other names, words match only an entry that
+// does not allow the action.
 func (e *entry) matches(s seen, plain bool) bool {
 	raises := e.floor > streams.Allow
 	switch {

@@ -94,14 +94,16 @@ func parseName(name string, norm []byte, words []word) toolName {
 	return n
 }
 
-// verbLast handles names that begin with nouns: order_show, price_history, return_label_create, ticket_tag.
+// verbLast finds the nouns in names that begin with a noun: order_show, price_history, return_label_create,
+// ticket_tag.
 func (n *toolName) verbLast() {
 	from := len(n.words) - 1
 	for from > 0 && !n.words[from].head {
 		from--
 	}
 	if len(n.words) < 2 || !intent.IsNoun(string(n.text(n.words[min(from, len(n.words)-2)]))) {
-		return // neither the method nor, before a method of one word, the namespace is a noun
+		// The method does not begin with a noun. If it has one word, the namespace before it does not end with one.
+		return
 	}
 	method := make([]string, len(n.words)-from)
 	for i, w := range n.words[from:] {
@@ -121,9 +123,9 @@ func (n *toolName) verbLast() {
 	last.act = last.act || intent.ActLast(method)
 }
 
-// readLast handles names that put a reading verb last: the verb begins the last segment of a
-// namespace (email.list_threads), or is the last of several words (email_search). The words before
-// that verb are nouns, unless one of them is a conjunction.
+// readLast finds the nouns in names that put a reading verb last. The verb begins the last segment after a namespace
+// (email.list_threads), or is the last of several words (email_search). The words before that verb are nouns, unless
+// one of them is a conjunction.
 func (n *toolName) readLast() {
 	last := len(n.words) - 1
 	for last > 0 && !n.words[last].head {

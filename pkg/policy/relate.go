@@ -11,10 +11,11 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Relate compares a call with the words of its session's user. The name of a tool that runs command lines does not say
-// that it changes something. So a line that writes a file is strange if the user's words have nothing to do with it. A
-// line that writes its text to a file of an agent's memory is strange unless the user asked for the change of this
-// file.
+// Relate compares a call with the words of its session's user. It adds to the relation of pkg/intent what a command
+// line or an editing tool writes. The name of a tool that runs command lines does not say that the call changes
+// something. So Relate marks a line that writes a file as strange if the user's words have nothing to do with it. It
+// marks a line that writes its own text to a file of an agent's memory as strange unless the user asked for the
+// change of this file.
 func Relate(said *intent.Said, tool string, args map[string]any, carriers []text.Carrier) *intent.Relation {
 	w := writesOf(tool, args)
 	var named []string
@@ -31,12 +32,12 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 		r = new(intent.Relation)
 	}
 	if r != nil && runs {
-		r.Asked = asked // the user's word for the tool, such as bash, asks for none of its lines
+		r.Asked = asked // a user who names the tool, such as bash, does not ask for a certain line
 	}
 	if asked {
 		r.Strange, r.Other, strange = "", "", strange && w.memory
 		if all {
-			r.Values = []string{"command"} // the other arguments change nothing
+			r.Values = []string{"command"} // the other arguments do not change what the line does
 			for _, x := range carriers {
 				if v := string(x.Kind) + ":" + x.Value; x.Kind == text.Command && !slices.Contains(r.Carriers, v) {
 					r.Carriers = append(r.Carriers, v)
@@ -53,15 +54,15 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 	return r
 }
 
-// lineTools are the words in the names of tools that run command lines, and lineArguments the arguments of such tools
-// that do not change what a line does.
+// lineTools are the words in the names of tools that run command lines. lineArguments are command, the argument with
+// the line, and the arguments that do not change what the line does.
 var (
 	lineTools     = text.Set("bash shell sh zsh terminal console command commands cmd exec execute run local tool line in")
 	lineArguments = text.Set("command description timeout timeoutms runinbackground")
 )
 
-// asksForLine reports whether a tool runs a command line (runs), and whether the user asked for this call. Such a line
-// must be one program. all is set if the user named everything in it.
+// asksForLine returns three values. runs says whether a tool runs a command line. asked says whether the user asked
+// for this line, which must start only one program. all says whether the user named everything in the line.
 func asksForLine(said *intent.Said, tool string, args map[string]any) (runs, asked, all bool) {
 	line, ok := args["command"].(string)
 	if !ok || slices.ContainsFunc(intent.SplitName(tool), func(w string) bool { return !lineTools[w] }) {
@@ -78,19 +79,19 @@ func asksForLine(said *intent.Said, tool string, args map[string]any) (runs, ask
 	return true, asked, all
 }
 
-// writes are the files that a call writes.
+// writes describes what a call writes, if it writes files.
 type writes struct {
 	files   []string
-	only    bool // the call does nothing else, but perhaps builds or tests
-	unknown bool // the call does not say which text it writes
-	// own is set if a command line writes text of its own to a file that is not temporary, or any text to a file of an
-	// agent's memory.
+	only    bool // apart from these files, the call at most builds or tests
+	unknown bool // the call also writes text that is not in its arguments
+	// own is set if a command line writes a text that the line itself contains to a file outside /tmp, or any text
+	// to a file of an agent's memory.
 	own bool
-	// memory is set if a command line writes text of its own to a file of an agent's memory.
+	// memory is set if a command line writes a text that the line itself contains to a file of an agent's memory.
 	memory bool
 }
 
-// writesOf returns what a call writes: that of an editing tool, of a patch, or of a command line.
+// writesOf returns what a call of an editing tool, a patch or a command line writes.
 func writesOf(tool string, args map[string]any) (w writes) {
 	if tool == "apply_patch" { // Codex
 		for _, name := range slices.Sorted(maps.Keys(args)) {
@@ -127,7 +128,7 @@ func writesOf(tool string, args map[string]any) (w writes) {
 	return w
 }
 
-// editing are the acts of tools that write files, and editor the words in the names of such tools.
+// editing are the acts of tools that write files. editor are the words in the names of such tools.
 var (
 	editing = map[string]bool{"write": true, "update": true, "create": true}
 	editor  = text.Set("write edit multi notebook replace create update append insert file text to in into str string")

@@ -8,7 +8,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// The first words of statements that change something, by their worst effect. Other first words read.
+// The first words of statements that change something, grouped by their worst effect. Statements with other first
+// words only read.
 var (
 	statementAdds = contentWords(strings.Fields(`insert create comment refresh reindex vacuum cluster optimize repair
 		notify lock import put`))
@@ -23,8 +24,8 @@ var (
 		package aggregate plugin`))
 )
 
-// The forms of statements. Plain words rarely have them, so they tell a statement in an argument named query from the
-// words of a search ("how to delete a row"). <n> is a name, and texts are two quotes.
+// The forms of statements. Plain words rarely have them. So they tell a statement in an argument named query from
+// the words of a search ("how to delete a row"). <n> stands for a name, and ” for any string literal.
 var (
 	strict = forms(
 		`delete\s+from\s+(only\s+)?<n>(\s+(as\s+)?\w+)?\s+(where\b.*[=<>]|using\s+<n>\s+where\b|returning\s)`,
@@ -44,7 +45,8 @@ var (
 		`do\s+(language\s+\w+\s+)?''`, `copy\s+.*\b(from|to)\s+(''|program|stdin|stdout)`,
 		`load\s+data\s+(local\s+)?infile`, `attach\s+(database\s+)?''`, `pragma\s+<n>\s*=`,
 		`set\s+(global|session)\s+<n>\s*=`, `select\b.*\binto\s+(outfile|dumpfile)\b`)
-	// short are forms that plain words may have ("drop table syntax"). They count if the statement is certain to be one.
+	// short are forms that plain words may have too ("drop table syntax"). They count only in capitals, or if the
+	// text is certain to be a statement.
 	short = forms(`delete\s+from\s+<n>(\s+where\b.*)?$`,
 		`(drop|truncate)\s+(table|database|schema|view|index|user|role)\s+<n>`,
 		`truncate\s+<n>$`, `(grant|revoke)\s+<n>\s+(to|from)\s+<n>$`, `(call|exec|execute)\s+<n>`,
@@ -70,12 +72,14 @@ func forms(list ...string) *regexp.Regexp {
 	return regexp.MustCompile(strings.ReplaceAll("(?i)^("+strings.Join(list, "|")+")", "<n>", name))
 }
 
-// databases are words of names of tools and of their arguments that say that a query is a statement.
+// databases are words in names of tools. They say that an argument named query has a statement, not words to search
+// for.
 var databases = contentWords(strings.Fields(`query sql db database postgres postgresql mysql mariadb sqlite mssql
 	oracle bigquery snowflake redshift clickhouse duckdb warehouse neo cypher`))
 
-// statement judges an argument with a statement of SQL, Cypher or GraphQL. sql is set if its name says that it can be
-// nothing else; then a first word is enough. certain is set if the tool is one of a database.
+// statement judges an argument with a statement of SQL, Cypher or GraphQL. sql is set if the argument's name says
+// that it can only be a statement; then the first word decides. certain is set if the tool's name is that of a
+// database; then the short forms count too.
 func statement(key, v string, sql, certain bool) (worst demand) {
 	if len(v) > maxWords {
 		return demand{level: beliefs.L4, effects: []string{EffectWrite}, blast: beliefs.BlastExternal,
@@ -98,7 +102,7 @@ func statement(key, v string, sql, certain bool) (worst demand) {
 	return worst
 }
 
-// demandOf judges one statement without comments and texts.
+// demandOf judges one statement, in the form in which the method statements returns it.
 func demandOf(s string, sql, certain bool) demand {
 	s = strings.TrimSpace(strings.TrimLeft(explained.ReplaceAllString(s, ""), "( \t\r\n"))
 	flat := strings.Join(strings.Fields(s), " ")
@@ -203,12 +207,13 @@ func nameByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// dialect is a way to read texts and comments. A database reads a statement in one of two ways, and the policy does
-// not know in which: a backslash is a letter of a text, comments are nested and $a$ begins a text; or a backslash
-// escapes, # begins a comment and -- does so only before a space.
+// dialect is a way to read string literals and comments. A database reads a statement in one of two ways, and the
+// policy does not know in which. In the first, a backslash in a literal is an ordinary character, comments nest, and
+// $a$ begins a literal. In the second, a backslash escapes, # begins a comment, and -- begins one only before a
+// space.
 type dialect struct{ backslash bool }
 
-// statements divides a text at its semicolons. A text becomes two quotes, and comments a space.
+// statements divides v at its semicolons. It replaces each string literal by two quotes and each comment by a space.
 func (d dialect) statements(v string) []string {
 	v = strings.ReplaceAll(v, "\x00", " ")
 	var all []string
@@ -245,7 +250,7 @@ func (d dialect) statements(v string) []string {
 			}
 			b.WriteByte(' ')
 			i += n
-		case strings.HasPrefix(rest, "/*!"): // MySQL runs such a comment
+		case strings.HasPrefix(rest, "/*!"): // MySQL runs the text of such a comment
 			b.WriteByte(' ')
 			i += 3
 			for i < len(v) && v[i] >= '0' && v[i] <= '9' {
@@ -267,7 +272,8 @@ func (d dialect) statements(v string) []string {
 
 var dollar = regexp.MustCompile(`^\$([A-Za-z_][A-Za-z_0-9]*)?\$`)
 
-// quoted returns the length of the text at the beginning of s. A quote that stands twice is part of it.
+// quoted returns the length of the literal at the beginning of s. Two quotes in a row are one character of the
+// literal.
 func quoted(s string, escape bool) int {
 	for i := 1; i < len(s); i++ {
 		switch {

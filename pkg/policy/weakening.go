@@ -8,34 +8,35 @@ import (
 
 // The words of names of settings whose values may weaken security.
 var (
-	// protects are settings that must stay on. An element with two words needs both, one after the other.
+	// protects are settings that must stay on. An element of two words stands for both words, one after the other.
 	protects = strings.Split(`mfa,totp,2 fa,two factor,two step,second factor,multi factor,firewall,encryption,`+
 		`antivirus,security,protection,protected,sandbox,audit,auditing,verification,login required,require login,`+
 		`require approval,require review,signed commits,tls verify,verify tls,verify ssl,ssl verify`, ",")
-	// opens are settings of who may see or use something; the value may be one of everybody.
+	// opens are settings that say who may see or use something. everybody are their values that open it to everybody.
 	opens     = strings.Split("visibility,access,privacy,audience,sharing,acl,shared with,exposure", ",")
 	everybody = contentWords(strings.Fields(`public everyone everybody anyone world all anonymous unrestricted internet
 		public-read public-read-write anyone_with_link anyonewithlink allusers`))
 	// public are settings that open something if they are on.
 	public = strings.Split("public,anonymous,world readable,guest access,link sharing", ",")
-	// forwards are settings that send what arrives to somebody else as well.
+	// forwards are settings that send messages which arrive to somebody else as well.
 	forwards = strings.Split("forward,forwarding,forwards,autoforward,redirection,redirect to,redirect mail,copy to", ",")
-	// rights are settings that give somebody rights if they have any value.
+	// rights are settings that give somebody rights, whatever their value is, except for the values in reading.
 	rights = strings.Split(`collaborator,collaborators,permission,permissions,privilege,privileges,ssh key,ssh keys,`+
 		`deploy key,public key,authorized key,authorized keys,signing key,sudoer,sudoers`, ",")
-	// roles are settings of a role, which may be a powerful one.
+	// roles are settings that give somebody a role. powerful are the roles that weaken security.
 	roles    = strings.Split("role,roles", ",")
 	powerful = contentWords(strings.Fields(`admin administrator owner root superuser superadmin maintainer maintain write
 		writer editor sysadmin`))
-	// reading are rights with which nothing can be changed.
+	// reading are rights that do not let anybody change something.
 	reading = contentWords(strings.Fields("r read reader readonly read-only read_only view viewer"))
-	// off are values that switch a setting off, and negations are words of names that do so if the value is on.
+	// off are values that switch a setting off. A setting with one of the negations in its name is off if its value is
+	// on.
 	off       = contentWords(strings.Fields("false off no none disabled disable 0 never optional inactive removed"))
 	negations = contentWords(strings.Fields("disable disabled skip bypass off no without ignore"))
 )
 
-// weakens returns what a setting does to security, or "". parent has the words of the name of the object that the
-// setting stands in.
+// weakens says how a setting weakens security. It returns "" if it does not. name has the words of the setting's
+// name, and parent those of the object that contains the setting.
 func weakens(parent, name []string, v any) string {
 	value := ""
 	switch v := v.(type) {
