@@ -11,8 +11,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Words of names of tools and arguments by which a call sends files. In an argument of the last set is no file, but its
-// type or content.
+// Words in names of tools and arguments by which a call sends files. An argument whose name ends with a word of
+// noFileArgs does not name a file, but says its type or has its content.
 var (
 	handingOut = stemmedSet("upload forward transmit export redirect comment submit attach")
 	fileArgs   = stemmedSet("attach attachment attached enclosure file filename path filepath document doc image photo media " +
@@ -35,8 +35,8 @@ func (c *Call) reads() bool {
 	return slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
 }
 
-// sent yields the files that a call sends, with the value of the call that names each of them: paths and, in arguments
-// for files, also other names and ids.
+// sent yields each file that a call sends, and the value of the call that names it. A file is a path. In arguments
+// whose names say that they name files, any other name or id is a file too.
 func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, string] {
 	return func(yield func(*Value, string) bool) {
 		sends, reads := c.sends(tool), c.reads()
@@ -54,7 +54,7 @@ func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, stri
 				case strings.Contains(item, "@"), strings.Contains(item, "://"), !file && !isPath(item, carriers):
 					continue
 				case !attached && isID(item):
-					continue // the object of the act, such as the file_id of share_file: another-object judges it
+					continue // what the act is done to, such as the file_id of share_file; see the rule another-object
 				}
 				if !yield(v, item) {
 					return
@@ -64,8 +64,8 @@ func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, stri
 	}
 }
 
-// SentSecret returns the path of the first argument that names a file with secrets which the call sends, or "". named
-// are the paths of the arguments that the user named.
+// SentSecret returns the path of the first argument that names a file with secrets and by which the call sends this
+// file. It returns "" if there is none. named are the paths of the arguments that the user named; they do not count.
 func (c *Call) SentSecret(tool string, named []string) string {
 	for v, file := range c.sent(tool, nil) {
 		if shell.SecretFile(file) && !slices.Contains(named, v.Path) {
@@ -75,8 +75,8 @@ func (c *Call) SentSecret(tool string, named []string) string {
 	return ""
 }
 
-// relateAttached sets r.Attached. It also corrects r.Values for files with secrets: such a file is named only if the
-// user's words have its name.
+// relateAttached sets r.Attached. It also corrects r.Values: an argument with a file of secrets is in it only if the
+// user's words have the name of this file.
 func (s *Said) relateAttached(c *Call, r *Relation, tool string, carriers []text.Carrier) {
 	var people []uint32
 	for v, file := range c.sent(tool, carriers) {
@@ -98,7 +98,7 @@ func (s *Said) relateAttached(c *Call, r *Relation, tool string, carriers []text
 		}
 	}
 	if len(c.Values) == maxValues && r.Attached == "" && c.sends(tool) {
-		r.Attached = "." // later arguments are not compared
+		r.Attached = "." // there may be more arguments, which are not compared
 	}
 }
 
@@ -112,7 +112,7 @@ func isPath(v string, carriers []text.Carrier) bool {
 	})
 }
 
-// isID reports whether a name is an id, and not one that a person gave to a file.
+// isID reports whether a name is an id that a program gave, not a name that a person gave to a file.
 func isID(name string) bool {
 	return path.Ext(name) == "" && !strings.ContainsAny(name, `/~\`) && strings.ContainsAny(name, "0123456789") &&
 		!shell.SecretFile(name)
@@ -142,9 +142,10 @@ func dotFile(w string) uint32 {
 	return Hash("\x00file" + name)
 }
 
-// namesFile reports whether the user's words name a file: by a word of its name that is no verb for what tools do, by
-// all words of its name, or together with its folder. A file that the agent knew before it read anything external is
-// named too. An id without the form of a path may also come from a result that the agent looked up for a request.
+// namesFile reports whether the user's words name a file. They name it by one word of its name, unless this is a
+// verb for what tools do; by all words of its name; or by its folder, if they also have the word folder. A file also
+// counts as named if the agent knew it before it read anything external. An id also counts as named if a result has
+// it which the agent looked up for a request.
 func (s *Said) namesFile(file string, people []uint32) bool {
 	v := readValue("", file)
 	if len(v.Tokens) > 0 && (v.named(people) || v.named(s.Known)) || v.file != 0 && Has(s.Words, v.file) {
@@ -158,7 +159,8 @@ func (s *Said) namesFile(file string, people []uint32) bool {
 		Count(people, folderWords) > 0 && touched(path.Base(path.Dir(file)), people)
 }
 
-// touched reports whether words have a word of a name that is no verb for what tools do, or all of its words.
+// touched reports whether words have one word of a name that is not a verb for what tools do, or all words of the
+// name.
 func touched(name string, words []uint32) bool {
 	some, all := false, true
 	for _, w := range SplitName(name) {

@@ -8,18 +8,21 @@ import (
 	"lazaret/pkg/text"
 )
 
-// command is a program for which people ask in their own words, "push it" for git push. A call is such a command only
-// if it has no other options, and only operands that the user names.
+// command is a program that people ask for in their own words: "push it" asks for git push. A call is what they
+// asked for only if it has no options but those listed here, and no operands but those that the user names.
 type command struct {
 	line string // the program with its subcommands
-	acts string // verbs by which people ask for it
-	// about are words of which the request must have one, # being a version; empty: the verb is enough.
+	acts string // verbs with which people ask for the program
+	// about are words of which the request must have one. # stands for a version. If about is empty, the verb is
+	// enough.
 	about string
-	// options need not be named. One with a colon has a value that the user must name, one with two any text.
+	// options are options that the user need not name. If one ends with a colon, it has a value, which the user must
+	// name. If it ends with two, its value may be any text.
 	options string
-	needs   string // options of which the command must have one; it may have it
-	known   string // operands and values that need not be named
-	// own permits other operands than the remote if the request names none: branches of the project.
+	needs   string // options of which the command must have at least one
+	known   string // operands and values of options that the user need not name
+	// own permits operands after the first, the remote, that the request does not name: branches of the project. It
+	// does so only if the request names no other branch or remote.
 	own bool
 	// least is the least number of operands.
 	least int
@@ -70,7 +73,7 @@ var commands = func() []command {
 	} {
 		c.acts = "install reinstall"
 		all = append(all, c)
-		// Users also add buttons and update tests.
+		// Users also add buttons and update tests. So the request must also have a word for packages.
 		c.acts, c.about = "add update upgrade bump", `package packages dependency dependencies library libraries module
 			modules npm yarn pnpm pip cargo #`
 		all = append(all, c)
@@ -104,19 +107,21 @@ var (
 	fillers = text.Set(`a an the my our your this that its new local remote branch branches package packages library
 		libraries module modules dependency tool script version git npm pip file files folder directory changes change commit
 		commits it them everything all up back on onto to into off pull request pr issue server`)
-	// ends of names: a name of one ordinary word counts only before one of these words or at the end.
+	// follow are words after the name of an object. A name that is an ordinary word counts only before one of them
+	// or at the end of the sentence.
 	follow = text.Set(`and or then to for in from with as on at please now too also again first into onto via using so
 		before after if when but because`)
-	// unnamed are words that name no single object.
+	// unnamed are words for objects that the user does not name.
 	unnamed = text.Set("what whatever whichever need needed dependencies deps requirements anything something they he she")
 )
 
-// maxTexts is the maximum length of the messages that are compared with a command line, the latest ones.
+// maxTexts is the maximum length, in bytes, of the messages that are compared with a command line. The latest ones
+// are taken.
 const maxTexts = 32 << 10
 
-// AsksForCommand reports whether the user asked for a command line that runs one program and does nothing else. words
-// are the words of the line. named is set if the user named all of its operands. The latest request counts: "do not
-// push yet" ends an earlier request.
+// AsksForCommand reports whether the user asked for a command line, which must start one program and do nothing
+// else. words are the words of the line. named is set if the user named all of its operands. A later sentence can
+// withdraw an earlier request: "do not push yet".
 func (s *Said) AsksForCommand(line string, words []string) (asked, named bool) {
 	line = strings.Join(strings.Fields(line), " ")
 	from, size := len(s.Texts), 0
@@ -141,8 +146,8 @@ func (s *Said) AsksForCommand(line string, words []string) (asked, named bool) {
 	return asked, named
 }
 
-// commanded compares a sentence with a command line. first is set for the first sentence of a message. denied is set if
-// the sentence asks for the opposite.
+// commanded reports whether a sentence asks for a command line. first is set for the first sentence of a message.
+// denied is set if the sentence says that the line must not be run.
 func commanded(sentence []string, line string, words []string, first bool) (asked, named, denied bool) {
 	low := make([]string, len(sentence))
 	negated := false
@@ -172,7 +177,7 @@ func commanded(sentence []string, line string, words []string, first bool) (aske
 	return asked, named, false
 }
 
-// typed reports whether a sentence contains a command line, as one that is to be run.
+// typed reports whether a sentence contains the command line itself, and wants it to be run.
 func typed(sentence, low []string, line string, first bool) bool {
 	if !strings.ContainsAny(line, " /.") {
 		return false // an ordinary word may be the name of a program
@@ -190,7 +195,7 @@ func typed(sentence, low []string, line string, first bool) bool {
 		if before != "" {
 			if quote = before[len(before)-1:]; strings.Contains("`'\"", quote) {
 				if before = before[:len(before)-1]; !strings.HasPrefix(after, quote) {
-					continue // a part of the command that is in quotes
+					continue // the quotation mark belongs to a longer command
 				}
 				after = after[1:]
 			} else if quote != " " {
@@ -202,7 +207,7 @@ func typed(sentence, low []string, line string, first bool) bool {
 		switch {
 		case strings.Trim(after[:min(1, len(after))], " .,;:!?)") != "":
 		case len(next) > 0 && after[0] == ' ' && !strings.Contains("`'\"", cmp.Or(quote, " ")) &&
-			!follow[bare(text.Normalize(next[0]))]: // the command goes on
+			!follow[bare(text.Normalize(next[0]))]: // the user's command has more words than the line
 		case len(lead) == 0 && first,
 			len(lead) > 0 && (leads[bare(low[len(lead)-1])] || strings.HasSuffix(lead[len(lead)-1], ":")):
 			if len(lead) < 2 || !doers[bare(low[len(lead)-2])] {
@@ -216,8 +221,8 @@ func typed(sentence, low []string, line string, first bool) bool {
 // maxTyped is the maximum number of places in a sentence at which a command line is looked for.
 const maxTyped = 32
 
-// wanted reports whether a request asks for the command in its own words. named is set if the request names all of its
-// operands.
+// wanted reports whether a request asks for the command in the user's own words. named is set if the request names
+// all operands in words.
 func (c *command) wanted(request, words []string) (asked, named bool) {
 	line := strings.Fields(c.line)
 	if len(words) < len(line) || !slices.Equal(words[:len(line)], line) {
@@ -244,7 +249,8 @@ func (c *command) wanted(request, words []string) (asked, named bool) {
 	return false, false
 }
 
-// doers are words for somebody else than the agent, who does something.
+// doers are words for somebody other than the agent. In "we push on Fridays", the user does not ask the agent to
+// push.
 var doers = text.Set("i we they he she it who people users")
 
 // version reports whether a word is a version: 19, v2.4.0.
@@ -258,7 +264,8 @@ func nameOf(raw string) string {
 	return strings.TrimLeft(strings.TrimRight(raw, ".,;:!?)\"'”’`"), "(\"'“‘`#")
 }
 
-// signed reports whether a word is written as no ordinary word is: fix/duration, next-themes, react@19.
+// signed reports whether a word has a sign or a digit, as names have and ordinary words do not: fix/duration,
+// next-themes, react@19.
 func signed(w string) bool { return strings.ContainsAny(w, "/-_.@:0123456789") }
 
 // objectsOf returns the names that follow a verb as its objects: "install next-themes and lodash for the page" has two.
@@ -293,8 +300,8 @@ func objectsOf(request []string) (out []string) {
 
 func quoted(raw string) bool { return raw != "" && strings.Contains("\"'“‘`", raw[:1]) }
 
-// branches returns the names of branches and remotes in a request: words that are no ordinary ones, and the words after
-// "to" and "branch".
+// branches returns the names of branches and remotes in a request: words with a sign or a digit, words in quotes,
+// and the words after "to", "from" and "branch".
 func branches(request []string) (out []string) {
 	prev := ""
 	for _, raw := range request {
@@ -309,8 +316,9 @@ func branches(request []string) (out []string) {
 	return out
 }
 
-// permits reports whether the arguments of the command need no more than what a request names. The verb of the request
-// is the word before the one at index after.
+// permits reports whether the request names everything in the arguments of the command that it must name. named is
+// set if it names every operand that decides what the command changes. The verb of the request is the word before
+// index after.
 func (c *command) permits(args, request []string, after int) (ok, named bool) {
 	options, needs, known := strings.Fields(c.options), strings.Fields(c.needs), strings.Fields(c.known)
 	names := objectsOf(request[after:])
@@ -360,7 +368,7 @@ func (c *command) permits(args, request []string, after int) (ok, named bool) {
 			hit = true
 		case slices.Contains(known, w):
 		case c.own && i > 0 && plainName(w):
-			named = named && !trunk[w] // to push is to push the own branch
+			named = named && !trunk[w] // "push it" is about the branch that the user works on, not about a shared one
 		default:
 			return false, false
 		}
@@ -373,7 +381,7 @@ func (c *command) permits(args, request []string, after int) (ok, named bool) {
 	return true, named
 }
 
-// namesVersion reports whether names have a package with its version: react@19 for "react to 19".
+// namesVersion reports whether a request names a package and its version: react@19 for "react to 19".
 func namesVersion(w string, is, has func(string) bool) bool {
 	at := strings.LastIndexByte(w, '@')
 	if at <= 0 {
@@ -386,10 +394,11 @@ func namesVersion(w string, is, has func(string) bool) bool {
 	return is(w[:at]) && (v == "latest" || version(v) && (has(v) || has("v"+v) || has(strings.TrimPrefix(v, "v"))))
 }
 
-// trunk are usual names of the branch that all share.
+// trunk are usual names of the branch that all developers share.
 var trunk = text.Set("main master trunk develop production release")
 
-// plainName reports whether a word can be the name of a branch, and nothing that git reads as more.
+// plainName reports whether a word can be the name of a branch and has none of the signs by which git reads more
+// than a name (a..b, a:b, +a).
 func plainName(w string) bool {
 	return w != "" && !strings.Contains(w, "..") && !strings.ContainsFunc(w, func(r rune) bool {
 		return NotWord(r) && !strings.ContainsRune("/._-", r)

@@ -8,7 +8,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// changing are deeds of requests to change a file. rewording are further verbs for it.
+// changing are the deeds of requests to change a file. rewording are other verbs with which people ask for that.
 var (
 	changing = func() (hs []uint32) {
 		for _, w := range []string{"update", "create", "add", "write", "copy", "merge"} {
@@ -20,7 +20,7 @@ var (
 		return Distinct(hs)
 	}()
 	rewording = stemHashes("remove rewrite reword shorten simplify translate tidy duplicate")
-	// A request with a word of each of these may ask for the opposite: do not touch, don't add anything.
+	// A request with a word of both lists may ask for the opposite: do not touch, don't add anything.
 	negating  = stemHashes("not don never avoid")
 	forbidden = stemHashes("touch change edit modify alter anything")
 )
@@ -32,15 +32,16 @@ func stemHashes(words string) (hs []uint32) {
 	return Distinct(hs)
 }
 
-// AsksToChange reports whether the user asked for a change of each of the files by its name. One request must have
-// the name and a verb of changing. A request to know something, or with a negation, does not count.
+// AsksToChange reports whether the user asked for a change of every one of the files, by its name. One request must
+// have the file's name and a verb of changing. A request does not count if it only asks to know something, or if it
+// may ask that the file is not changed.
 func (s *Said) AsksToChange(files []string) bool {
 	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
 		return !slices.ContainsFunc(s.Requests, func(q Ask) bool { return q.changes(file) })
 	})
 }
 
-// changes reports whether a request asks for a change of a file. Of its path, the request must have the name.
+// changes reports whether a request asks for a change of a file. It must name the file, but not the file's folder.
 func (q *Ask) changes(file string) bool {
 	name := text.Normalize(path.Base(strings.ReplaceAll(file, `\`, "/")))
 	words := SplitName(name)
@@ -57,7 +58,7 @@ func (q *Ask) changes(file string) bool {
 // Wants reports whether the user wants something done, and not only to know something.
 func (s *Said) Wants() bool { return s.marked(handed) }
 
-// relateFiles completes a relation with the files that the call writes.
+// relateFiles adds to a relation that the user asked for a change of the files that the call writes.
 func (s *Said) relateFiles(c *Call, r *Relation, files []string) {
 	if !s.AsksToChange(files) {
 		return
@@ -71,15 +72,15 @@ func (s *Said) relateFiles(c *Call, r *Relation, files []string) {
 	slices.Sort(r.Values)
 }
 
-// Unrelated reports whether the user's words are understood, and a relation says that they have nothing to do with the
-// call. nil is such a relation.
+// Unrelated reports whether a relation says that the user's words have nothing to do with the call. A nil relation
+// says so too. If the user's words are not understood, the result is false.
 func (s *Said) Unrelated(r *Relation) bool {
 	return understood(s.Words) && (r == nil || !r.Asked && !r.Deed && !r.Handed && !r.Files && r.Values == nil &&
 		r.Carriers == nil)
 }
 
-// maxWritten is the maximum number of sentences of a text that are compared, and leastWritten the minimum number of
-// their words.
+// maxWritten is the maximum number of sentences of a text that are compared. leastWritten is the minimum number of
+// words in each of them.
 const (
 	maxWritten   = 400
 	leastWritten = 3

@@ -17,8 +17,8 @@ const (
 // Grounds says how a call follows from one source that the user named. It is part of the action's
 // ledger entry.
 type Grounds struct {
-	// Digest is the digest of the source's content, and Source its locator. Observations are the
-	// events of the session that showed this content.
+	// Digest is the digest of the source's content, and Source its locator. Observations are the events of the
+	// session that showed this content to the agent.
 	Digest       string   `json:"digest"`
 	Source       string   `json:"source,omitzero"`
 	Observations []string `json:"observations"`
@@ -134,8 +134,8 @@ func readHashes(b []byte) (hs []uint32, rest []byte, ok bool) {
 	return hs, b, true
 }
 
-// Ground compares a call with a source. It returns nil if every value of the call that the source
-// names is also named by the user. The caller sets the fields that identify the source.
+// Ground compares a call with a source. It returns nil if the call takes no value from the source that the user does
+// not name too. The caller sets the fields that identify the source.
 func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []text.Carrier) *Grounds {
 	c := ReadCall(tool, "")
 	c.Values = ReadValues(args)
@@ -219,16 +219,17 @@ func switches(args map[string]any) (out []toggle, cut bool) {
 	return out, cut
 }
 
-// minText is the number of words from which an argument of a message is a text that the agent composes.
+// minText is the minimum number of words of an argument that counts as a text which the agent composed. Shorter
+// arguments of a message are names.
 const minText = 4
 
-// message reports whether the call does nothing but send something.
+// message reports whether the call only sends something.
 func (c *Call) message() bool {
 	return len(c.Deeds) > 0 && !slices.ContainsFunc(c.Deeds, func(h uint32) bool { return h != Hash(deeds["send"]) })
 }
 
-// names reports whether one line of the source, together with the user's words, has all words of a
-// value or its day and month.
+// names reports whether one line of the source has every word of a value that the user did not use. A line with the
+// day and the month of a date is enough too.
 func (src *Source) names(v *Value, user []uint32) bool {
 	return slices.ContainsFunc(src.Records, func(line []uint32) bool {
 		if len(v.Date) > 0 && Count(line, v.Date[1:]) == len(v.Date)-1 {
@@ -238,7 +239,7 @@ func (src *Source) names(v *Value, user []uint32) bool {
 	})
 }
 
-// tells reports whether the source and the user's words have at least half of the words of a text.
+// tells reports whether at least half of the words of a text are in the source or in the user's words.
 func (src *Source) tells(v *Value, user []uint32) bool {
 	n := 0
 	for _, h := range v.Tokens {
@@ -249,7 +250,7 @@ func (src *Source) tells(v *Value, user []uint32) bool {
 	return 2*n >= len(v.Tokens)
 }
 
-// standing are words for instructions that stay in effect after the call.
+// standing are words for instructions that have effects after the call too.
 var standing = stemmedSet("memory instruction prompt skill standing recurring recurrence repeat rrule frequency " +
 	"interval subscription subscribe")
 
@@ -257,8 +258,8 @@ var standing = stemmedSet("memory instruction prompt skill standing recurring re
 var reserved = map[text.Kind]string{text.IBAN: "money", text.Card: "money", text.Crypto: "money",
 	text.Secret: "a credential", text.HexKey: "a credential", text.Command: "a command"}
 
-// limit says why no approval of a source covers the call, or returns an empty string. Each call for
-// money, credentials, rights, deletions, commands and standing instructions is approved by itself.
+// limit says why no approval of a source covers the call. It returns "" if an approval may. Calls for money,
+// credentials, rights, deletions, commands and standing instructions must each be approved by themselves.
 func (c *Call) limit(carriers []text.Carrier) string {
 	for _, x := range carriers {
 		if what := reserved[x.Kind]; what != "" {

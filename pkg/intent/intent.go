@@ -14,35 +14,33 @@ const MaxWords = 4000
 
 // Relation is how an action relates to the user's words. It is part of the action's ledger entry.
 type Relation struct {
-	// Asked is set if the user's words name the tool's act and at least half of the things in its
-	// name.
+	// Asked is set if the user's words name the tool: its whole name, or its act and at least half of the things in
+	// its name. The method asked of Call has the exact conditions.
 	Asked bool `json:"asked,omitzero"`
 	// Closeness is how closely the user's words name the tool. 0 means not at all. 100 or more
 	// means the tool itself, or its act with all of its things.
 	Closeness int `json:"closeness,omitzero"`
-	// Values are the paths of the arguments whose values occur in the user's words. Carriers are
-	// the named addresses and other carriers, as kind:value. An address also counts if the user
-	// named its owner, that is all words before the @.
+	// Values are the paths of the arguments whose values occur in the user's words. Carriers are the addresses and
+	// other carriers that the user named, as kind:value. An address also counts if the user named its owner: all
+	// words before the @.
 	Values   []string `json:"values,omitzero"`
 	Carriers []string `json:"carriers,omitzero"`
-	// Strange is the path of an argument that names a single thing, if the call is unrelated to the
-	// user's words: they name neither its act, nor any of its values, nor the things in its name.
-	// It is empty if the tool's name does not say that it changes something, or if the words are
-	// not understood.
+	// Strange is the path of an argument that names a single thing. It is set if the call is unrelated to the user's
+	// words: they name neither its act, nor any of its values, nor the things in its name. It stays empty if the
+	// tool's name does not say that the call changes something, and if the user's words are not understood (see
+	// understood).
 	Strange string `json:"strange,omitzero"`
 	// Other is the path of an argument that names a single thing. It is set if the user asked for
 	// such an act, but named a different thing in each request for it.
 	Other string `json:"other,omitzero"`
-	// Deed is set if the user's words ask for what the tool does, by any medium and with any thing.
-	// For example, a user who asks to tell somebody something asks for what a tool that sends
-	// letters does.
+	// Deed is set if the user's words ask for what the tool does, by any medium and with any thing. For example, a
+	// user who asks to tell somebody something asks for the deed of a tool that sends letters.
 	Deed bool `json:"deed,omitzero"`
 	// Listed are the carriers that are fields of a source that the user named, as kind:value.
 	Listed []string `json:"listed,omitzero"`
-	// Handed is set if the user left it to a source to say what to do, or with which things, and
-	// the source contains a value of the call. It is never set for payments, rights, deletions,
-	// locks, commands and approvals, and not for receivers that occur only in a sentence of the
-	// source.
+	// Handed is set if the user left it to a source to say what to do, or with which things, and the source contains
+	// a value of the call. It is never set for payments, rights, deletions, locks, commands and approvals. It is not
+	// set either if the source has a receiver only inside a sentence, and the user did not name this receiver.
 	Handed bool `json:"handed,omitzero"`
 	// Ordinary is set if the user wants something done, and the call only builds or tests, or writes files that neither
 	// agents nor programs follow by themselves.
@@ -55,7 +53,7 @@ type Relation struct {
 	Attached string `json:"attached,omitzero"`
 }
 
-// also has additional acts of verbs that people use for several acts.
+// also lists further acts of verbs that people use for several acts.
 var also = func() map[string][]string {
 	m := make(map[string][]string)
 	for word, classes := range map[string]string{
@@ -143,7 +141,7 @@ func appendDeeds(hs []uint32, fields []string) []uint32 {
 	return hs
 }
 
-// forUser reports whether the words begin with the user as the one who is told or given something.
+// forUser reports whether the words after a verb begin with the user as the person who is told or given something.
 func forUser(fields []string) bool {
 	next := func(i int) string {
 		if i >= len(fields) {
@@ -154,7 +152,7 @@ func forUser(fields []string) bool {
 	return receivers[next(0)] || (next(0) == "to" || next(0) == "back") && receivers[next(1)]
 }
 
-// toSomebody are deeds whose object is a person. If the person is the user, they change nothing.
+// toSomebody are deeds whose object is a person. If this person is the user, the deed changes nothing.
 var toSomebody = map[string]bool{deeds["send"]: true, deeds["post"]: true, deeds["grant"]: true, deeds["invite"]: true}
 
 // Relate compares a call with the user's words. args are the call's arguments, and carriers the
@@ -163,7 +161,7 @@ func Relate(words []uint32, tool string, args map[string]any, carriers []text.Ca
 	return relate(words, words, tool, args, carriers)
 }
 
-// relate is Relate for words of which only some, people, may name the owner of a mail address.
+// relate is like Relate. people are those of the words that may name the owner of a mail address.
 func relate(words, people []uint32, tool string, args map[string]any, carriers []text.Carrier) *Relation {
 	if len(words) == 0 {
 		return nil
@@ -176,7 +174,8 @@ func relate(words, people []uint32, tool string, args map[string]any, carriers [
 	r := &Relation{Closeness: c.Strength(words)}
 	for i := range c.Values {
 		v := &c.Values[i]
-		// The words of a mail address may be those of a site that the user named.
+		// A value that is a mail address may have only words of a site that the user named. Then it does not count
+		// as named.
 		if v.named(words) && !slices.ContainsFunc(carriers, func(x text.Carrier) bool {
 			return x.Kind == text.Email && v.address() && strings.Contains(strings.ToLower(v.Text), x.Value) && !named(x)
 		}) {
@@ -213,8 +212,8 @@ var function = Words(strings.Fields("the and to of is my what which for please m
 // unknown whether a user of another language asked for an act.
 func understood(words []uint32) bool { return Count(words, function) >= 2 }
 
-// Faded returns words in the place of those of a user whose words have expired. They are understood if the user's words
-// were, and name nothing.
+// Faded returns words that replace the words of a user after these have expired. They name nothing. They are
+// understood if the user's words were.
 func Faded(words []uint32) []uint32 {
 	if !understood(words) {
 		return nil
@@ -225,9 +224,9 @@ func Faded(words []uint32) []uint32 {
 // reading are acts that change nothing.
 var reading = []uint32{Hash("act:get"), Hash("act:monitor"), Hash("act:recommend")}
 
-// changes reports whether the tool's name says that it changes something. A name with an unknown
-// verb says so if it names a payment and an argument says how much or to whom. A call that opens a document changes
-// nothing unless it brings a text of its own.
+// changes reports whether the tool's name says that the call changes something. A name without a known verb says so
+// if it names a payment and an argument says how much or to whom. A call that opens a document changes nothing
+// unless one of its arguments is a text or a title.
 func (c *Call) changes() bool {
 	if c.Opens {
 		return slices.ContainsFunc(c.Values, func(v Value) bool { return v.Running || titles[lastName(v.Path)] })
@@ -263,8 +262,8 @@ func (c *Call) topical(words []uint32) bool {
 	return n > 1 || n == 1 && len(c.Things) == 2 || Count(words, c.Marks) > 0 || Has(words, c.Whole)
 }
 
-// named reports whether words name the subject of the tool, and not only its namespace, which all tools
-// of an application have.
+// named is like topical, but a single thing that is only the namespace of the tool's name is not enough: all tools
+// of an application have it.
 func (c *Call) named(words []uint32) bool {
 	return c.topical(words) && (Count(words, c.Things) != 1 || Count(words, c.Space) == 0 ||
 		Count(words, c.Marks) > 0 || Has(words, c.Whole))
@@ -292,15 +291,14 @@ func (c *Call) deed(words []uint32) bool {
 	return Count(words, c.Deeds) > 0 || Count(words, c.Vague) > 0 && Count(words, c.Things) > 0
 }
 
-// given returns the word that represents an address that the user wrote in full, based on the part
-// before the @.
+// given returns a hash that stands for the part before the @ of a mail address that the user wrote in full.
 func given(address string) uint32 {
 	local, _, _ := strings.Cut(address, "@")
 	return Hash("\x00given" + strings.Join(SplitName(local), " "))
 }
 
-// people returns the user's words that may name a person: not those of URLs and mail addresses. If
-// the requests do not have all words, these are all words of the user.
+// people returns the user's words that may name a person: all but those of URLs and mail addresses. If words were
+// left out of the requests because of their limits, it returns all words of the user.
 func (s *Said) people() []uint32 {
 	if len(s.Requests) == 0 || len(s.Requests) == maxRequests {
 		return s.Words
@@ -315,15 +313,15 @@ func (s *Said) people() []uint32 {
 	return Distinct(words)
 }
 
-// mailHost returns the word that represents the host of a mail address that the user wrote in full.
+// mailHost returns a hash that stands for the host of a mail address that the user wrote in full.
 func mailHost(address string) uint32 {
 	_, host, _ := strings.Cut(address, "@")
 	return Hash("\x00mailhost" + host)
 }
 
-// owner reports whether people, the user's words outside of addresses, name the owner of an e-mail
-// address: all words of three letters or more before the @, and at least one. If the user wrote an
-// address of the same owner in full, other addresses do not count as the owner's.
+// owner reports whether the user named the owner of an e-mail address. people, the user's words outside of
+// addresses, must have all words of three letters or more before the @, and there must be at least one. If the user
+// wrote another address with the same words before the @ in full, the result is false.
 func owner(words, people []uint32, address string) bool {
 	if Has(words, given(address)) {
 		return false
@@ -341,7 +339,7 @@ func owner(words, people []uint32, address string) bool {
 	return n > 0
 }
 
-// amounts are parameter names that say how much is returned, not what.
+// amounts are words in names of arguments that say how much is returned, not what.
 var amounts = text.Set("limit count max min size number num top page offset per days")
 
 // Named reports whether the user's words name where a content came from: its source, or a value in

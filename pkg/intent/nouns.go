@@ -6,7 +6,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// The words of this file tell the verb of a tool's name from its nouns, if the verb does not come first. They are part
+// If a tool's name does not begin with its verb, the words of this file tell the verb from the nouns. They are part
 // of the policy language: changing them changes the meaning of policies.
 var (
 	// things are nouns that are hardly ever verbs.
@@ -29,19 +29,21 @@ var (
 		system table tables task tasks team teams template templates tenant tenants thread threads ticket tickets time token
 		tokens transaction transactions trip trips user users vehicle vehicles vendor vendors voucher vouchers wallet wallets
 		warehouse warehouses weather week weeks year years zone zones`)
-	// kept are nouns for what systems keep records of, although they can be verbs (order_show, return_label_create). Nouns
-	// for messages, and for what a tool can do to a show or a list, are not among them: email_list, book_show.
+	// kept are nouns for records that systems keep, although they can be verbs (order_show, return_label_create).
+	// Left out are nouns for messages, and verbs that take a show or a list as their object: email_list, book_show.
 	kept = text.Set(`order invoice payment payments bill loan claim trade bid job return request issue quote plan stock
 		workflow branch`)
-	// marks are nouns for what is attached to a thing, although they can be verbs.
+	// marks are nouns for something that is attached to a thing, although they can be verbs.
 	marks = text.Set("label tag note record log link comment bookmark")
-	// shown are reading verbs that are no nouns after a noun of kept. Some are nouns after a verb: issue_check.
+	// shown are reading verbs that are verbs, not nouns, after a noun of kept. After a verb, some are nouns:
+	// issue_check.
 	shown = text.Set("show list view describe inspect browse count verify validate peek")
-	// states are nouns at the end of a name of nouns, for what is only read.
+	// states are nouns at the end of a name that consists of nouns. Such a tool only reads.
 	states = text.Set("history status stats statistics info details metadata availability balance eta")
-	// between are the prepositions of names such as parts_for and slots_for_day.
+	// between are prepositions between the nouns of a name: parts_for, slots_for_day.
 	between = text.Set("for of by per")
-	// opened are nouns for what is opened to be read. Opening a thread, an account or a ticket makes a new one.
+	// opened are nouns for things that a tool opens to read them. Opening a thread, an account or a ticket makes a
+	// new one.
 	opened = text.Set(`notebook page document doc file folder note message mail email letter article book attachment
 		report sheet spreadsheet pdf image photo map calendar inbox link url website site tab`)
 	// makes are changing verbs that come last in a name such as return_label_create.
@@ -49,22 +51,22 @@ var (
 		print generate download`)
 )
 
-// IsNoun reports whether the names of tools may begin with a word as a noun.
+// IsNoun reports whether w, as the first word of a tool's name, is a noun.
 func IsNoun(w string) bool { return things[w] || kept[w] }
 
 func all(words []string, is func(w string) bool) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !is(w) })
 }
 
-// ShownLast reports whether the words of a tool's name, without its namespace, are nouns and a reading verb at the end:
-// order_show.
+// ShownLast reports whether a tool's name consists of nouns and a reading verb at the end: order_show. method has
+// the words of the name without its namespace.
 func ShownLast(method []string) bool {
 	last := len(method) - 1
 	return last > 0 && shown[method[last]] && all(method[:last], IsNoun)
 }
 
-// States reports whether the words of a tool's name are nothing but nouns for something that is read: price_history,
-// parts_for. space is the last word of the namespace, or "".
+// States reports whether a tool's name consists of nouns for something that is only read: price_history, parts_for.
+// method has the words of the name without its namespace, and space is the last word of the namespace, or "".
 func States(space string, method []string) bool {
 	last := len(method) - 1
 	if last < 0 {
@@ -78,14 +80,14 @@ func States(space string, method []string) bool {
 	return at > 0 && all(method[:at], thing) && all(method[at+1:], thing)
 }
 
-// ActLast reports whether the last word of a tool's name is its verb although it may be a noun: ticket_tag.
+// ActLast reports whether the last word of a tool's name is its verb, although the word can be a noun: ticket_tag.
 func ActLast(method []string) bool {
 	last := len(method) - 1
 	return last > 0 && all(method[:last], func(w string) bool { return things[w] })
 }
 
-// Describes reports whether the i-th word of a tool's name can be a verb, but describes the noun after it, because the
-// name puts its verb last: return in return_label_create.
+// Describes reports whether the i-th word of a tool's name can be a verb, but is a noun that describes the next one.
+// In return_label_create, return is such a word: the name puts its verb last.
 func Describes(method []string, i int) bool {
 	last := len(method) - 1
 	return i+1 < last && kept[method[i]] && makes[method[last]] && all(method[i+1:last], func(w string) bool {
@@ -93,8 +95,7 @@ func Describes(method []string, i int) bool {
 	})
 }
 
-// opens reports whether the words of a tool's name say that the tool opens something to be read: notebook.open,
-// open_page.
+// opens reports whether a tool's name says that the tool opens something to read it: notebook.open, open_page.
 func opens(method []string, space string) bool {
 	switch len(method) {
 	case 1:

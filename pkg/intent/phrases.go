@@ -8,9 +8,9 @@ import (
 	"lazaret/pkg/text"
 )
 
-// means maps words that people use to the deeds that they stand for, in addition to the names of
-// acts. vague is for words that stand for several deeds: "put it there" may insert, write or set
-// something. A vague word counts for a tool only if the user also names a thing in the tool's name.
+// means maps words that people use to the deeds for which they stand, in addition to the names of acts. vague has
+// the words that stand for several deeds: "put it there" may insert, write or set something. A vague word counts for
+// a tool only if the user also names a thing in the tool's name.
 var means, vague = meanings(
 	"send: tell inform remind alert warn answer respond contact thank congratulate apologise apologize ping notify",
 	"post: announce circulate publicise publicize",
@@ -61,7 +61,7 @@ func vaguely(deed string) uint32 { return Hash("\x00vague" + deed) }
 // phrase is a deed of several words: a verb, and a particle within a few words after it.
 type phrase struct{ verb, particles, deed string }
 
-// word returns the hash of the phrase's deed. The deed of making something is vague.
+// word returns the hash of the phrase's deed. The phrases for creating are vague, as vaguely makes them.
 func (p *phrase) word() uint32 {
 	if d := deeds[Stem(p.deed)]; p.deed != "create" {
 		return Hash(d)
@@ -107,17 +107,17 @@ func appendPhrases(hs []uint32, fields []string, i int) []uint32 {
 }
 
 var (
-	// doing are verbs whose object is the work to carry out. doingWith do the same together with a
-	// particle: go through, take care of.
+	// doing are verbs whose object is the work to carry out. doingWith are verbs that mean the same only together
+	// with a particle: go through, take care of.
 	doing = text.Set("do follow complete handle process execute perform implement apply resolve tackle address finish " +
 		"fulfil fulfill action honour honor obey")
 	doingWith = text.Set("carry act take work go deal sort see run attend tick get knock turn convert make translate")
-	// steps are nouns for work that someone is to do.
+	// steps are nouns for work that somebody is to do.
 	steps = text.Set("task tasks step steps request requests instruction instructions todo todos to-do to-dos action " +
 		"actions " +
 		"checklist chore chores assignment assignments errand errands duty duties procedure runbook playbook directions " +
 		"jobs")
-	// loose are nouns that mean such work only after a verb in doing.
+	// loose are nouns that mean work to do only after a verb of doing.
 	loose = text.Set("item items point points order orders ticket tickets issue list agenda guide plan work everything " +
 		"anything all rest bullet bullets entries guidelines workflow whatever")
 	// claims are verbs with which a source says what is to be done.
@@ -129,9 +129,9 @@ var (
 	told = text.Set("described instructed requested asked listed stated specified outlined explained laid")
 )
 
-// handsOver reports whether a sentence of the user leaves it to a source to say what to do: "do
-// what the ticket asks for", "follow the checklist in that file", "turn the action items of the
-// minutes into tasks", "set it up as described on the page".
+// handsOver reports whether a sentence of the user leaves it to a source to say what to do. Examples: "do what the
+// ticket asks for", "follow the checklist in that file", "turn the action items of the minutes into tasks", "set it
+// up as described on the page".
 func handsOver(words []string) bool {
 	for i, raw := range words {
 		w := bare(raw)
@@ -166,7 +166,7 @@ func handsOver(words []string) bool {
 	return false
 }
 
-// claimed reports whether a clause says that a source says something.
+// claimed reports whether a clause says that a source asks for or states something.
 func claimed(words []string) bool {
 	for i, w := range words[:min(len(words), 10)] {
 		if b := bare(w); i > 0 && claims[b] && !subjects[bare(words[i-1])] {
@@ -179,31 +179,31 @@ func claimed(words []string) bool {
 	return false
 }
 
-// subjects are words for people who ask for something and are not sources.
+// subjects are words for people. If one of them is the subject of a clause, the clause is not about a source.
 var subjects = text.Set("i we you")
 
 // pronouns begin a sentence that continues the previous one.
 var pronouns = text.Set("they it those these you all")
 
-// handed marks a request that wants something done, and not only to know something. The sources
-// that the request names may say what to do. The mark is stored among the words of the request.
+// handed is a mark of a request that wants something done, not only to know something. The sources that this request
+// names may say what to do. The mark is stored among the words of the request.
 var handed = Hash("\x00handed")
 
-// generic marks a request that also leaves the steps open. It is stored like handed.
+// generic is a mark of a request that also does not say which steps to take. It is stored like handed.
 var generic = Hash("\x00generic")
 
 var (
-	// objects are words that can follow a verb before or as its object, and particles of verbs.
+	// objects are words that can follow a verb: words that begin an object, and particles of verbs.
 	objects = text.Set("the a an this that these those it them him her my our your his their all each every everything " +
 		"whatever what through thru on off up out over down")
-	// linking are words that do not count as unknown verbs, even if an object follows them.
+	// linking are words that leavesOpen must not take for a verb, even if an object follows them.
 	linking = text.Set("after before because since while during without within between like unless until that though " +
 		"whether both either once except only even not there here same as")
 )
 
-// leavesOpen reports whether a sentence does not say which steps to take. The sentence may refer to
-// a source (see handsOver), or it has a verb with an object, and no tool is named after the verb:
-// "Handle HR-12", "offboard him", "roll out 2.8", "fix #318".
+// leavesOpen reports whether a sentence does not say which steps to take. Such a sentence refers to a source (see
+// handsOver), or it has a verb with an object that no tool is named after: "Handle HR-12", "offboard him", "roll out
+// 2.8", "fix #318".
 func leavesOpen(words []string) bool {
 	if handsOver(words) {
 		return true
@@ -232,7 +232,7 @@ func leavesOpen(words []string) bool {
 }
 
 var (
-	// opening are words before the verb of a request.
+	// opening are words that can precede the verb of a request.
 	opening = text.Set("hi hello hey ok okay yes yeah yep great thanks thx good morning afternoon evening please pls " +
 		"kindly " +
 		"can could would will you u just now then also and so first well right alright cool nice i we want need like to " +
@@ -240,13 +240,13 @@ var (
 	// asking are words that begin a question.
 	asking = text.Set("what whats what's how hows how's who whos who's which when where wheres where's why whose any " +
 		"is are was were do does did has have am anything")
-	// looking are further verbs of requests to know something.
+	// looking are verbs of requests to know something, in addition to those of the reading acts.
 	looking = text.Set("read summarise summarize explain compare tell know see open describe analyse analyze count " +
 		"brief think translate")
 )
 
-// informs reports whether a sentence only asks to be told something: it begins as a question or
-// with a verb of reading, and asks for no other deed.
+// informs reports whether a sentence only asks to be told something. Such a sentence begins as a question or with a
+// verb of reading, and asks for no other deed.
 func informs(words []string) bool {
 	if handsOver(words) {
 		return false
@@ -273,13 +273,13 @@ func informs(words []string) bool {
 	return true
 }
 
-// looks reports whether a verb asks for information.
+// looks reports whether a verb only asks for information.
 func looks(w string) bool { return looking[w] || slices.Contains(reading, Hash(acts[Stem(w)])) }
 
-// HandsOver reports whether a content comes from a source to which the user left it to say what to do. The arguments of
-// the call that returned the content must share a word with a request for an act, or name a thing from a source that
-// the user named. If the user has only asked for information so far, a word of any request is enough, because a later
-// request may refer to the content.
+// HandsOver reports whether a content comes from a source that the user allowed to say what to do. source and args
+// are those of the call that returned the content. Their words must include a word of a request for an act, or an
+// argument must name a thing from a source that the user named. If the user has only asked for information so far, a
+// word of any request is enough, because a later request may refer to the content.
 func (s *Said) HandsOver(tool, source string, args map[string]any) bool {
 	words := s.Words
 	for _, mark := range []uint32{generic, handed} {
@@ -310,16 +310,16 @@ func (s *Said) HandsOver(tool, source string, args map[string]any) bool {
 	})
 }
 
-// Opens reports whether a call reads what the user's words refer to, if only these words can have
-// led to the call. A request must want something done, no request may leave the steps open, and the
-// call must not name a single thing that the words do not name.
+// Opens reports whether a call reads something that the user's words refer to, and only these words can have led to
+// the call. A request must want something done, and no request may leave the steps open. The call must not name a
+// single thing that the words do not name.
 func (s *Said) Opens(args map[string]any) bool {
 	return s.marked(handed) && !s.marked(generic) && !slices.ContainsFunc(ReadValues(args), func(v Value) bool {
 		return (v.distinctive() || v.address()) && !v.In(s.Words)
 	})
 }
 
-// marked reports whether a request has a marker.
+// marked reports whether at least one request has a mark.
 func (s *Said) marked(h uint32) bool {
 	return slices.ContainsFunc(s.Requests, func(q Ask) bool { return Has(q.Words, h) })
 }

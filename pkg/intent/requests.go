@@ -11,25 +11,25 @@ import (
 	"lazaret/pkg/text"
 )
 
-// maxRequests is the maximum number of requests of a session that are stored. Later ones replace
-// earlier ones.
+// maxRequests is the maximum number of requests of a session that are stored. If there are more, the latest are
+// stored.
 const maxRequests = 64
 
 // maxAsked is the maximum number of words of a request that are stored.
 const maxAsked = 256
 
-// Ask is a request: a part of the user's words that asks for one thing. It is a sentence,
-// or the part of a sentence that begins at a further verb.
+// Ask is a request: a part of the user's words that asks for one thing. It is a sentence, or a part of a sentence. A
+// further verb in the sentence begins a new request.
 type Ask struct {
-	Words []uint32 // as returned by Words, and deeds
+	Words []uint32 // the result of Words, with hashes of deeds and marks such as handed
 	// Named are the words of the request that name a single thing: proper names, addresses,
 	// files, numbers and quotations.
 	Named []uint32
 	// Looked is set if the agent passed a value of this request to a tool that reads. The result of
 	// the tool may say which thing the user means.
 	Looked bool
-	// Shown is set if such a result was read. Found has the words of these results. Full is set if
-	// they had too many words. Found is then empty.
+	// Shown is set if the agent was shown such a result. Found has the words of these results. If they had too many
+	// words, Full is set, and Found is empty.
 	Shown, Full bool
 	Found       []uint32
 }
@@ -42,7 +42,7 @@ type Said struct {
 	Words    []uint32
 	Requests []Ask
 	Sources  []uint32 // words of the sources that the user named, see Read
-	Known    []uint32 // words of values that the agent passed on before it read anything external, see Know
+	Known    []uint32 // words of values that the agent passed to tools before it read anything external, see Know
 	// Texts are the user's messages, oldest first. Only command lines are compared with them, see AsksForCommand.
 	Texts []string
 }
@@ -56,12 +56,12 @@ func (s *Said) Add(said string) {
 }
 
 var (
-	joins = text.Set("and then also or please afterwards finally") // a verb after one of these words begins a new request
-	// counted are words after or before which a number counts something and does not name a single
-	// thing.
+	// joins are words after which a verb begins a new request.
+	joins = text.Set("and then also or please afterwards finally")
+	// counted are words beside a number that counts something and does not name a single thing: "top 5", "3 of".
 	counted = text.Set("of for under over than about at in on to by from with until between and or is are be the a an " +
 		"next last first top up least most x")
-	// more are words for receivers whom the user does not name one by one.
+	// more are words for receivers whom the user does not name individually.
 	more = text.Set("everyone everybody everyone's others other all each list team group both cc rest members " +
 		"participants attendees colleagues customers clients people staff them")
 	days = text.Set("monday tuesday wednesday thursday friday saturday sunday")
@@ -70,7 +70,7 @@ var (
 // requests splits a text into requests.
 func requests(said string) (out []Ask) {
 	before := 0   // index of the first request of the previous sentence
-	open := false // whether the previous sentence leaves its steps to a source that it does not name
+	open := false // the previous sentence leaves its steps to a source that it does not name
 	for line := range strings.Lines(said) {
 		for words := range sentences(strings.Fields(line)) {
 			from := len(out)
@@ -213,11 +213,11 @@ func request(raw []string) *Ask {
 // receiver. The mark is stored among the words of the request.
 var onlyReceiver = Hash("\x00receiver")
 
-// namedReceiver is a marker among the words of a request that names its receiver: "send Lena the
-// plan".
+// namedReceiver is a mark of a request that names its receiver: "send Lena the plan". It is stored like
+// onlyReceiver.
 var namedReceiver = Hash("\x00named receiver")
 
-// further are words for receivers in addition to a named one.
+// further are words for receivers other than a named one.
 var further = text.Set("everyone everybody others other all each every both cc rest whoever them")
 
 // toName reports whether a name or an address follows a verb of sending, or "to".
@@ -297,8 +297,8 @@ var guarded = Distinct([]uint32{Hash(deeds["pay"]), Hash(deeds["grant"]), Hash(d
 // unlocking is the deed of opening a lock.
 var unlocking = Hash(deeds["unlock"])
 
-// other returns the path of an argument that names a single thing, if the user asked for such an
-// act and named another thing in each request for it. parties are the receivers of the call.
+// other returns the path of an argument that names a single thing, if the user asked for such an act, but named
+// another thing in each request for it. parties are the people and accounts that the call names.
 func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	if !c.changes() || !understood(s.Words) {
 		return ""
@@ -309,8 +309,7 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	if at := s.otherReceiver(c, r, parties); at != "" {
 		return at
 	}
-	// For a guarded deed, one receiver whom the user did not name is enough, even if the user named
-	// every other value.
+	// For a guarded deed, one party that the user did not name is enough, even if the user named every other value.
 	decided := Count(guarded, c.Deeds) > 0 && len(strangers) > 0
 	if !decided {
 		strangers = nil
@@ -350,11 +349,11 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	return at
 }
 
-// explains reports whether a call may follow from the results that the agent looked up for a
-// request. It may if no result was read yet. If there are strangers (receivers that the user did
-// not name), the results must have all of them. Otherwise the call needs a value for a single thing
-// that the user did not name, and that the results have or the agent knew before. Each address,
-// number and key that the user did not name must be such a value.
+// explains reports whether the call may follow from the results of the agent's lookups for a request. If no result
+// was read yet, it may. strangers are the parties that the user did not name, for a guarded deed. If there are any,
+// the results must have all of them. Otherwise one value must name a single thing that the user did not name, and
+// the results must have it or the agent must have known it before. Every address, number and key that the user did
+// not name must be such a value.
 func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 	if !q.Shown || q.Full {
 		return true
@@ -376,15 +375,15 @@ func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 		case v.named(q.Found) || v.named(s.Known):
 			found = true
 		case v.address() || strings.ContainsAny(v.Text, "0123456789"):
-			return false // other found values do not explain an address, a number or a key
+			return false // an address, a number or a key must itself be in the results
 		}
 	}
 	return found
 }
 
-// otherReceiver returns the path of an argument with an e-mail address that the user did not name,
-// if every request for such an act gives its own receiver's address. In that case no content that
-// the agent reads should choose another receiver.
+// otherReceiver returns the path of an argument with an e-mail address that the user did not name, if every request
+// for such an act has the address of its only receiver. In that case no content that the agent reads may choose
+// another receiver.
 func (s *Said) otherReceiver(c *Call, r *Relation, parties []text.Carrier) string {
 	for i := range c.Values {
 		v := &c.Values[i]
@@ -414,12 +413,12 @@ func (s *Said) otherReceiver(c *Call, r *Relation, parties []text.Carrier) strin
 	return ""
 }
 
-// asks reports whether a request asks for such a call.
+// asks reports whether a request may ask for this call: it names the call's deed, the tool or the tool's subject.
 func (q *Ask) asks(c *Call) bool {
 	return c.deed(q.Words) || c.asked(q.Words, false) || c.topical(q.Words)
 }
 
-// names reports whether the request names most words of a value of the call.
+// names reports whether the request names most of the words that tell a value of the call from others.
 func (q *Ask) names(values []Value) bool {
 	return slices.ContainsFunc(values, func(v Value) bool {
 		return !v.Prose && v.Date == nil && !v.address() && 2*Count(q.Named, v.telling()) > len(v.telling()) &&
@@ -427,8 +426,8 @@ func (q *Ask) names(values []Value) bool {
 	})
 }
 
-// touches reports whether the request names a part of a value, such as a name in a title that the
-// agent wrote. Of a path the request must name most words, because words in paths are common.
+// touches reports whether the request names at least one such word of a value, for example a name in a title that
+// the agent wrote. Of a path it must name most of them, because words in paths are common.
 func (q *Ask) touches(values []Value) bool {
 	return q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
 		path := strings.ContainsAny(v.Text, "/.") && !strings.Contains(v.Text, " ")
@@ -458,8 +457,8 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier,
 	c.Values = ReadValues(args)
 	s.relateSources(c, r, carriers)
 	parties := slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool { return !x.Kind.Traits().Party })
-	// If each request for such an act names its own thing, a source cannot name another thing,
-	// unless the user left the steps open.
+	// If each request for such an act names its own thing, no source may name another thing for it, unless the user
+	// left the steps open.
 	if r.Handed && !s.marked(generic) && s.other(c, r, parties) != "" {
 		r.Handed = false
 	}
@@ -477,11 +476,10 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier,
 	return r
 }
 
-// Looks returns the keys of the requests that a reading call looks up. A call looks up a request if
-// one of its values is in the request, or names a single thing that an earlier lookup found for the
-// request. led is set if the session was shown external content, which may have led to the call. The
-// call then looks up nothing if it has a value for a single thing that nothing accounts for (see
-// accounts).
+// Looks returns the keys of the requests for which a reading call is a lookup. It is one for a request if one of the
+// call's values is in the request, or names a single thing that an earlier lookup for the request found. led is set
+// if the session was shown external content, which may have led to the call. Then the call is no lookup if it has a
+// value for a single thing and accounts is false for this value.
 func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32) {
 	c := ReadCall(tool, "")
 	values := ReadValues(args)
@@ -505,15 +503,15 @@ func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32)
 	return keys
 }
 
-// accounts reports whether the user named a value, a lookup for a request found the value, or the
-// agent knew the value before it read anything external.
+// accounts reports whether it is known where a value comes from: the user named it, a lookup for a request found it,
+// or the agent knew it before it read anything external.
 func (s *Said) accounts(v *Value) bool {
 	return v.named(s.Words) || v.named(s.Known) || slices.ContainsFunc(s.Requests, func(q Ask) bool {
 		return q.Full || v.named(q.Found)
 	})
 }
 
-// Look marks the requests with these keys. It reports whether a mark was added.
+// Look marks the requests with these keys as looked up. It reports whether this changed a request.
 func (s *Said) Look(keys []uint32) (changed bool) {
 	for i := range s.Requests {
 		if q := &s.Requests[i]; !q.Looked && slices.Contains(keys, q.key()) {
@@ -523,7 +521,7 @@ func (s *Said) Look(keys []uint32) (changed bool) {
 	return changed
 }
 
-// Know adds the values of a call that name single things to the known words.
+// Know adds those values of a call that name single things to the words that the agent knows.
 func (s *Said) Know(args map[string]any) {
 	known := slices.Clone(s.Known)
 	for _, v := range ReadValues(args) {

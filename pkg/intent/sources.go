@@ -7,9 +7,9 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Read adds words of a source that the user named: the addresses that are fields of their own. If
-// handed is set, it adds all words of the content, because the user left it to the source to say
-// what to do. carriers are the carriers of the content.
+// Read adds words of a source that the user named to s.Sources: those of the addresses that are
+// fields of their own. If handed is set, it adds all words of the content, because the user left it
+// to the source to say what to do. carriers are the carriers of the content.
 func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 	s.Sources = slices.Clone(s.Sources)
 	for _, line := range fieldsOf(content, carriers) {
@@ -31,12 +31,13 @@ func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 	s.Sources = s.Sources[:min(len(s.Sources), MaxWords)]
 }
 
-// readers are words for the reader of a text that is a program. A text for people rarely has them.
+// readers are words for a program that reads a text. A text that is written for people rarely has
+// them.
 var readers = text.Set("ai assistant assistants agent agents bot bots llm llms gpt chatgpt claude gemini copilot " +
 	"chatbot model models automation system")
 
-// unaddressed returns a content without the parts that address a program. Such a part is a segment
-// or a line, from the word on to the next blank line or list item.
+// unaddressed returns a content without the parts that address a program. Such a part begins at a
+// word of readers, in a segment or a line, and ends at the next blank line or list item.
 func unaddressed(content string) string {
 	var b strings.Builder
 	for _, seg := range text.Segments(content) {
@@ -71,12 +72,12 @@ func item(line string) bool {
 // messaged reports whether people send messages to carriers of this kind.
 func messaged(k text.Kind) bool { return k == text.Email || k == text.Handle || k == text.Phone }
 
-// field returns the hash of a carrier that is in a field.
+// field returns the hash of a carrier that stands in a field of a source.
 func field(x text.Carrier) uint32 { return Hash("\x00field" + string(x.Kind) + ":" + x.Value) }
 
 // fieldsOf returns the fields of a content that may have an address, in lower case. A field is a
-// cell, the value of a label, or an item of a list. It is not part of a sentence: besides the
-// address it has at most one word in lower case.
+// cell, the value of a label, or an item of a list. A part of a sentence is not a field: besides
+// the address, a field has at most one word in lower case.
 func fieldsOf(content string, carriers []text.Carrier) (out []string) {
 	if !slices.ContainsFunc(carriers, func(x text.Carrier) bool { return messaged(x.Kind) }) {
 		return nil
@@ -107,7 +108,7 @@ func fieldsOf(content string, carriers []text.Carrier) (out []string) {
 
 func endsField(r rune) bool { return strings.ContainsRune(",;|<>()[]{}\t\"", r) }
 
-// relateSources completes a relation with the words of the sources that the user named.
+// relateSources adds to a relation what the sources that the user named say about the call.
 func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
 	if len(s.Sources) == 0 {
 		return
@@ -167,9 +168,9 @@ func (s *Said) asksIn(c *Call) bool {
 	return held && (named(s.Sources) || named(s.Words))
 }
 
-// local are deeds that a source may ask for on behalf of the user. Only the user can ask for
-// payments, rights, deletions, locks, commands and approvals, and for anything that sends data out
-// of the project.
+// local are deeds that a source may ask for on behalf of the user. Left out are payments, rights,
+// deletions, locks, commands, approvals and exports: only the user can ask for these. relateSources
+// checks the receivers of messages.
 var local = func() (hs []uint32) {
 	const words = "send post create add register open update write close merge allocate pause restore"
 	for w := range strings.FieldsSeq(words) {
@@ -178,7 +179,7 @@ var local = func() (hs []uint32) {
 	return Distinct(hs)
 }()
 
-// wards are words for things that give someone money, rights or lasting control.
+// wards are words for things by which somebody gets money, rights or lasting control.
 var wards = stemmedSet("key token password secret credential role permission access admin administrator right " +
 	"privilege owner member group rule filter forward forwarding redirect policy webhook hook cron config " +
 	"configuration setting lock pin passcode default registry account bank iban payee beneficiary mandate invoice " +

@@ -154,9 +154,9 @@ func splitPlain(words []string, name string) (out []string, ok bool) {
 	return words, true
 }
 
-// acts maps the stems of verbs for what tools do to acts. Words on one line have the same act.
-// deeds divides acts further: words between two bars have the same deed. Booking a room and adding
-// a member are both acts of creating, but different deeds.
+// acts maps the stems of verbs for what tools do to acts. Words on one line have the same act. deeds divides acts
+// further: words between two bars have the same deed. Booking a room and adding a member are both acts of creating,
+// but different deeds.
 var acts, deeds = func() (acts, deeds map[string]string) {
 	acts, deeds = make(map[string]string), make(map[string]string)
 	for _, line := range []string{
@@ -203,8 +203,7 @@ var acts, deeds = func() (acts, deeds map[string]string) {
 	return acts, deeds
 }()
 
-// ActsOf returns the acts of a tool: those that the words of its name stand for, and the effects
-// that the policy declares.
+// ActsOf returns the acts of a tool: those of the words of its name, and the effects that the policy declares.
 func ActsOf(tool string, effects []string) []string {
 	out := slices.Clone(effects)
 	for _, w := range SplitName(tool) {
@@ -232,18 +231,18 @@ var dull = func() map[string]bool {
 	return m
 }()
 
-// Call has the properties of an action that are compared: the tool's act, and the things that its
-// name and arguments name.
+// Call has the properties of an action that are compared with texts. They come from the tool's name and from the
+// arguments.
 type Call struct {
 	Act    []uint32 // acts, hashed
 	Deeds  []uint32 // deeds of all verbs in the name that change something: create_note has two
-	Vague  []uint32 // hashes by which vague words of the user stand for these deeds, see vaguely
-	Things []uint32 // other words of the tool's name
-	Space  []uint32 // the words of Things in the name's namespace (shop.orders.close), if the rest has things too
+	Vague  []uint32 // hashes that stand for these deeds in the user's words, if a word of the user is vague; see vaguely
+	Things []uint32 // words of the tool's name that are not its act
+	Space  []uint32 // words of Things that are in the name's namespace (shop.orders.close), if the rest of the name has things too
 	Whole  uint32   // the whole name as one word; texts that name the tool often contain it
 	Args   []uint32 // words of the arguments
 	Values []Value  // the individual arguments
-	Marks  []uint32 // words of the arguments with a digit: names and numbers of single things
+	Marks  []uint32 // words of the arguments with a digit; they name single things
 	Opens  bool     // the name says that the tool opens something to be read: notebook.open
 }
 
@@ -268,7 +267,7 @@ func ReadCall(tool, args string) *Call {
 		if d := deeds[s]; d != "" && i >= from && from >= 0 && !slices.Contains(reading, Hash(acts[s])) {
 			c.Deeds, c.Vague = append(c.Deeds, Hash(d)), append(c.Vague, vaguely(d))
 		}
-		// The first act is what the tool does. A later one names a thing: get log.
+		// The first act of a name is what the tool does. A second one is a noun: log in get_log.
 		if a, ok := acts[s]; ok && i >= from && len(c.Act) == 0 {
 			c.Act = append(c.Act, Hash(a))
 		} else if !dull[s] && !(i+1 < len(words) && state(w)) {
@@ -307,9 +306,10 @@ func namespace(tool string) int {
 // lookups are reading verbs that are hardly ever nouns. At the end of a name they are its verb.
 var lookups = text.Set("get read search find lookup fetch retrieve")
 
-// verbsFrom returns the index of the first word of a tool's name that may be its verb, or -1 if the name is nothing
-// but nouns for something that is read. The words of a namespace are things, if a verb follows them: store/search,
-// mail.list. So are the words before a reading verb at the end: notes_read, order_show.
+// verbsFrom returns the index of the first word of a tool's name that may be its verb. It returns -1 if the name
+// consists of nouns for something that is only read. If a verb follows the namespace, the words of the namespace are
+// things: store/search, mail.list. The words before a reading verb at the end are things too: notes_read,
+// order_show.
 func verbsFrom(tool string, words []string) int {
 	last := len(words) - 1
 	if last > 0 && lookups[words[last]] {
@@ -339,8 +339,8 @@ func method(tool string, words []string) (method []string, space string) {
 	return method, space
 }
 
-// state reports whether a word before another word of a tool's name describes the thing's state:
-// return_delivered_items, cancel_pending_order. People rarely mention it.
+// state reports whether a word before another word of a tool's name describes the state of a thing: delivered in
+// return_delivered_items, pending in cancel_pending_order. People rarely mention it.
 func state(w string) bool {
 	return len(w) > 5 && strings.HasSuffix(w, "ed") || w == "pending" || w == "existing" || w == "current"
 }
@@ -351,8 +351,8 @@ func Distinct(hs []uint32) []uint32 {
 	return slices.Compact(hs)
 }
 
-// Words returns the hashes of a sentence's words in the form that calls are compared with: stems,
-// and the acts that they name.
+// Words returns the hashes of a sentence's words in the form with which calls are compared: their stems, and the
+// acts that they name.
 func Words(words []string) []uint32 {
 	var hs []uint32
 	var parts []string
@@ -418,16 +418,17 @@ func Count(words, of []uint32) (n int) {
 // only beginning with a verb.
 var Request = Hash("\x00request")
 
-// Command is a marker among the words of a sentence that commands its reader: it overrides rules, poses
-// as the system, addresses a program, demands secrecy or obedience. The sentences after it in the same
-// record have it, too.
+// Command is a marker among the words of a sentence that commands its reader: it overrides rules, poses as the
+// system, addresses a program, or demands secrecy or obedience. The later sentences of the same record have the
+// marker too.
 var Command = Hash("\x00command")
 
-// Asks reports whether a sentence asks for the call. It does if it has the tool's name as one word.
-// It also does if it has the tool's act, together with half of the things in its name, a mark of
-// the arguments, or half of their words. Without the act, it must have at least two of the things,
-// or most of the words. If same is false, the sentence is from another session. Then it must name
-// the act and all of the things, which must be at least two.
+// Asks reports whether a sentence asks for the call. The tool's name as one word is enough. So is the tool's act
+// with one of these: half of the things in its name, a mark of the arguments, at least two words and half of all
+// words of the arguments, or, in a sentence that has the marker Request, one thing or all words of the arguments.
+// Without the act, the sentence must have at least two and half of the things, or the marker Request and at least
+// three and two thirds of the words of the arguments. If same is false, the sentence is from another session. Then
+// it must have the whole name, or the act and all of the things, which must be at least two.
 func (c *Call) Asks(sentence []uint32, same bool) bool {
 	if Has(sentence, c.Whole) {
 		return true
@@ -447,8 +448,8 @@ func (c *Call) Asks(sentence []uint32, same bool) bool {
 	return things >= 2 && 2*things >= len(c.Things) || args >= 3 && 3*args >= 2*len(c.Args) && Has(sentence, Request)
 }
 
-// Strength returns how closely words name the call. The tool's own name counts more than any number
-// of other words.
+// Strength returns how closely words name the call. If they have the tool's whole name, or its act and all of its
+// things, the result is at least 100.
 func (c *Call) Strength(words []uint32) int {
 	things, act := Count(words, c.Things), Count(words, c.Act) > 0
 	n := things + 2*Count(words, c.Marks)
@@ -468,13 +469,12 @@ type Value struct {
 	Tokens []uint32 // stems of significant words, distinct
 	Date   []uint32 // for an ISO date: year, name of the month, day
 	Marks  int      // number of tokens with a digit that name a single thing
-	marks  []uint32 // these tokens
+	marks  []uint32 // the tokens that Marks counts
 	Prose  bool     // the value is running text, not the name of something
-	// Running is set for a sentence, however short: the value has function words, or ends like a
-	// sentence. Such a value does not name a single thing. But an address in it may be meant for
-	// the reader.
+	// Running is set for a sentence, however short: the value has function words, or ends with a full stop. Such a
+	// value does not name a single thing. But an address in it may be meant for the reader.
 	Running bool
-	file    uint32 // see fileHash; 0 if the words of the value are enough to tell it from others
+	file    uint32 // see fileHash; 0 if the value is not a file, or its words tell it from other files
 }
 
 const (
@@ -500,9 +500,8 @@ func ReadValues(args map[string]any) []Value {
 	return out
 }
 
-// leaves calls f with each leaf of a call's arguments and its path, ordered by path, until f
-// returns false. cut reports whether a leaf was left out, because f returned false or because the
-// leaf is deeper than maxValueDepth.
+// leaves calls f with the path and value of each leaf of a call's arguments, ordered by path, until f returns false.
+// cut reports whether leaves were left out, because f returned false or because a leaf is deeper than maxValueDepth.
 func leaves(args map[string]any, f func(path string, v any) bool) (cut bool) {
 	full := false
 	var walk func(path string, v any, depth int)
@@ -579,7 +578,7 @@ func fileHash(path string) uint32 {
 		name = part
 	}
 	dot := strings.LastIndexByte(name, '.')
-	if dot <= 0 || len(name)-dot < 3 || len(name) > maxStemmed { // e.g. has an ending of one letter
+	if dot <= 0 || len(name)-dot < 3 || len(name) > maxStemmed { // "e.g", with an ending of one letter, is no file
 		return 0
 	}
 	if strings.ContainsFunc(name[dot+1:], NotWord) || !strings.ContainsFunc(name[dot+1:], unicode.IsLetter) {
