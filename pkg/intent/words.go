@@ -236,9 +236,9 @@ var dull = func() map[string]bool {
 type Call struct {
 	Act    []uint32 // acts, hashed
 	Deeds  []uint32 // deeds of all verbs in the name that change something: create_note has two
-	Vague  []uint32 // hashes that stand for these deeds in the user's words, if a word of the user is vague; see vaguely
+	Vague  []uint32 // hashes that stand for these deeds if the user's word is vague, see vaguely
 	Things []uint32 // words of the tool's name that are not its act
-	Space  []uint32 // words of Things that are in the name's namespace (shop.orders.close), if the rest of the name has things too
+	Space  []uint32 // words of Things in the name's namespace (shop.orders.close), if the rest of the name has things too
 	Whole  uint32   // the whole name as one word; texts that name the tool often contain it
 	Args   []uint32 // words of the arguments
 	Values []Value  // the individual arguments
