@@ -100,9 +100,9 @@ func (e *IncidentError) Error() string {
 	case e.State == IncidentClosed:
 		return fmt.Sprintf("incident %s is closed: open another one", e.Incident)
 	case e.Event == IncidentRepair:
-		return fmt.Sprintf("incident %s is %s: quarantine what it touched first", e.Incident, e.State)
+		return fmt.Sprintf("incident %s is %s: first quarantine the beliefs that it touched", e.Incident, e.State)
 	}
-	return fmt.Sprintf("incident %s is %s: %q does not happen to it", e.Incident, e.State, e.Event)
+	return fmt.Sprintf("incident %s is %s: the event %q is not possible in this state", e.Incident, e.State, e.Event)
 }
 
 // Limits of an incident's record. The record counts the evidence beyond the limit. The ledger has

@@ -40,7 +40,7 @@ type PackDoc struct {
 
 // GroupsDoc is the YAML form of groups.yaml.
 type GroupsDoc struct {
-	Extends string              `yaml:"extends" doc:"The value shipped adds this set to the shipped packs and groups."`
+	Extends string              `yaml:"extends" doc:"If this is shipped, the set is added to the shipped packs and groups."`
 	Groups  map[string][]string `yaml:"groups" is:"required,ids" doc:"The packs of each sentinel group."`
 }
 

@@ -172,8 +172,8 @@ func (c *Draft) Decode(name string, v any) *strictyaml.Document {
 	text, ok := c.Source.Files[name]
 	if !ok {
 		if name == groupsFile {
-			c.Problems.note(name, errors.New("the file is missing: it lists the packs of each group, as in "+
-				"`groups: {core: [mypack]}`, or says `extends: shipped` besides, which adds the packs to the shipped ones"))
+			c.Problems.note(name, errors.New("the file is missing: write it with the packs of each group, as in "+
+				"`groups: {core: [mypack]}`; add `extends: shipped` to use the shipped packs too"))
 			return nil
 		}
 		c.Problems.note(name, errors.New("the file is missing"))

@@ -81,7 +81,7 @@ func (c *goCompiler) format(e ast.CallExpr) *goExpr {
 		}
 	}
 	if len(args) > 0 {
-		return nil // CEL may be able to evaluate them
+		return nil // CEL may be able to evaluate the remaining arguments
 	}
 	c.spend(costText)
 	return &goExpr{typ: textType, text: func(a *Activation) (string, bool) {

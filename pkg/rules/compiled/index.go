@@ -200,9 +200,9 @@ func countUse(n *prefilter, use []int) {
 	}
 }
 
-// Access chooses by what an index finds a prefilter: by the cheapest set of atoms and predicates such that at least one
-// of them holds if the prefilter holds. It also returns the cost of the set. An atom costs as much as it has uses (use),
-// and a predicate costs predCost. The cost is negative if there is no such set.
+// Access returns the cheapest way in which an index can find a prefilter: a set of atoms and predicates of which at
+// least one holds if the prefilter holds. It also returns the cost of the set. An atom costs as much as it has uses
+// (use), and a predicate costs predCost. The cost is negative if there is no such set.
 func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	switch n.Op {
 	case OpNever:

@@ -254,7 +254,7 @@ func Events(name string, data []byte) ([]*streams.Entry, error) {
 		return nil, err
 	}
 	if len(doc.Given) == 0 {
-		return nil, fmt.Errorf("%s holds no events: write them as the given of a test", name)
+		return nil, fmt.Errorf("%s has no events: write a list of events, or events under `given` as in a test", name)
 	}
 	tl := newTimeline(doc.Project)
 	var out []*streams.Entry
@@ -377,7 +377,8 @@ func (g *TestEvent) body(h streams.EntryHead) (typ streams.Type, body any, err e
 	}
 	if n != 1 {
 		return "", nil, fmt.Errorf(
-			"a given event is one of observation, memory, recall, tools, phase, decision, action and outcome; this one is %d",
+			"an event under `given` must have exactly one of observation, memory, recall, tools, phase, decision, action and "+
+				"outcome, but this one has %d",
 			n,
 		)
 	}
