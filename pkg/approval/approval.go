@@ -107,7 +107,7 @@ func signStatement(of func() (string, error), signer note.Signer) ([]byte, error
 	}
 	msg, err := note.Sign(&note.Note{Text: text}, signer)
 	if err == nil && len(msg) > MaxNote {
-		err = fmt.Errorf("the signed resolution has %d bytes, at most %d are taken", len(msg), MaxNote)
+		err = fmt.Errorf("the signed statement has %d bytes, at most %d are taken", len(msg), MaxNote)
 	}
 	return msg, err
 }
@@ -120,9 +120,9 @@ func (s *Statement) check() error {
 	case s.Decision != Approve && s.Decision != Reject && s.Decision != Withdraw:
 		return refuse(CheckForm, "decision is %q, use %s, %s or %s", clip(string(s.Decision)), Approve, Reject, Withdraw)
 	case !isHex(s.Nonce, 2*NonceSize):
-		return refuse(CheckForm, "nonce %q is not %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
+		return refuse(CheckForm, "nonce %q must be %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
 	case !strings.HasPrefix(s.Action, digestPrefix) || !isHex(s.Action[len(digestPrefix):], 64):
-		return refuse(CheckForm, "action %q is not %s and 32 bytes in lower-case hex", clip(s.Action), digestPrefix)
+		return refuse(CheckForm, "action %q must be %s followed by 32 bytes in lower-case hex", clip(s.Action), digestPrefix)
 	case s.Project == "" || s.Hold == "" || s.Revision == "":
 		return refuse(CheckForm, "project, hold and revision must be named")
 	case s.Expires.IsZero() || s.Expires.Nanosecond() != 0 || s.Expires.Year() > 9999:
@@ -177,7 +177,7 @@ func (s *Statement) checkSource() error {
 	case s.Decision == Reject:
 		return refuse(CheckForm, "a rejection must not approve a source")
 	case !strings.HasPrefix(x.Digest, digestPrefix) || !isHex(x.Digest[len(digestPrefix):], 64):
-		return refuse(CheckForm, "the source's digest %q is not %s and 32 bytes in lower-case hex", clip(x.Digest),
+		return refuse(CheckForm, "the source's digest %q must be %s followed by 32 bytes in lower-case hex", clip(x.Digest),
 			digestPrefix)
 	case x.Session == "":
 		return refuse(CheckForm, "an approval of a source must name the session that it is for")
@@ -208,9 +208,9 @@ const (
 	CheckForm      Check = "form"      // not a signed statement, or not in its canonical encoding
 	CheckUnpinned  Check = "unpinned"  // signed by a key that is not pinned
 	CheckSignature Check = "signature" // forged or altered
-	CheckHold      Check = "hold"      // for another hold, or for one that does not exist
+	CheckHold      Check = "hold"      // for another hold than the request, or for a hold that does not exist
 	CheckReplayed  Check = "replayed"  // the nonce was used before
-	CheckCounter   Check = "counter"   // the passkey's counter did not grow: it was cloned or the assertion is old
+	CheckCounter   Check = "counter"   // the passkey's counter did not grow: the passkey was cloned, or the assertion is old
 	CheckSettled   Check = "settled"   // the hold is not open
 	CheckExpired   Check = "expired"   // expired, or the expiry is too far in the future
 	CheckRole      Check = "role"      // the key lacks a role that the policy requires

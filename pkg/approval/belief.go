@@ -84,9 +84,9 @@ func (s *BeliefStatement) check() error {
 	case !slices.Contains(beliefDecisions, s.Decision):
 		return refuse(CheckForm, "decision is %q, use one of %v", clip(string(s.Decision)), beliefDecisions)
 	case !isHex(s.Nonce, 2*NonceSize):
-		return refuse(CheckForm, "nonce %q is not %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
+		return refuse(CheckForm, "nonce %q must be %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
 	case !isDigest(s.Content):
-		return refuse(CheckForm, "content %q is not %s and 32 bytes in lower-case hex", clip(s.Content), digestPrefix)
+		return refuse(CheckForm, "content %q must be %s followed by 32 bytes in lower-case hex", clip(s.Content), digestPrefix)
 	case s.Project == "" || s.Belief == "" || s.Revision == "":
 		return refuse(CheckForm, "project, belief and revision must be named")
 	case (s.Decision == Supersede) != (s.Successor != ""):
@@ -97,7 +97,7 @@ func (s *BeliefStatement) check() error {
 		return refuse(CheckForm, "findings are named, but only a confirmation clears findings")
 	case len(s.Findings) > MaxFindings || !slices.IsSorted(s.Findings) || len(slices.Compact(slices.Clone(s.Findings))) <
 		len(s.Findings) || slices.ContainsFunc(s.Findings, func(k string) bool { return !isDigest(k) }):
-		return refuse(CheckForm, "findings must be at most %d different digests in order", MaxFindings)
+		return refuse(CheckForm, "findings must be at most %d different digests, in ascending order", MaxFindings)
 	case len(s.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(s.Reason), MaxReason)
 	}

@@ -114,7 +114,7 @@ func (o *Order) check() error {
 	case !known:
 		return refuse(CheckForm, "there is no order %q", clip(string(o.Do)))
 	case !isHex(o.Nonce, 2*NonceSize):
-		return refuse(CheckForm, "nonce %q is not %d bytes in lower-case hex", clip(o.Nonce), NonceSize)
+		return refuse(CheckForm, "nonce %q must be %d bytes in lower-case hex", clip(o.Nonce), NonceSize)
 	case o.Project == "":
 		return refuse(CheckForm, "the project must be named")
 	case o.Expires.IsZero() || o.Expires.Nanosecond() != 0 || o.Expires.Year() > 9999:
@@ -186,7 +186,7 @@ func (o *Order) checkParts() error {
 		return refuse(CheckForm, "name beliefs, a key or a query")
 	case o.Do == Disclose && (o.Recall.Limit < 0 || o.Recall.Limit > MaxDisclosed ||
 		len(o.Recall.Beliefs) > MaxOrderBeliefs):
-		return refuse(CheckForm, "limit %d and %d beliefs: at most %d and %d are possible", o.Recall.Limit,
+		return refuse(CheckForm, "the limit is %d and %d beliefs are named, but at most %d and %d are possible", o.Recall.Limit,
 			len(o.Recall.Beliefs), MaxDisclosed, MaxOrderBeliefs)
 	case o.Do == Disclose && o.Reason == "":
 		return refuse(CheckForm, "a privileged recall needs a reason")

@@ -38,7 +38,7 @@ func CheckVerdict(v *streams.VerdictEntry, project, agent string, ev streams.Eve
 	}
 	// A verdict that was not retained has no digest and is a hold.
 	if v.Digest != digest && (v.Digest != "" || v.Verdict == streams.Allow && !v.Learn) {
-		return fmt.Errorf("the answer is to another %s under the id %s: its digest is %q, that of what was asked %q",
+		return fmt.Errorf("the answer is to another %s with the id %s: the answer has the digest %q, but the proposal has %q",
 			want, id, v.Digest, digest)
 	}
 	return nil

@@ -94,7 +94,7 @@ func SyncDir(dir string) error {
 }
 
 // Glob returns the paths of the files in a folder whose relative paths match a pattern of [fs.Glob]. The
-// folder's own path is no pattern.
+// pattern is only for what is below the folder: signs such as * in dir are parts of its name.
 func Glob(dir, pattern string) ([]string, error) {
 	names, err := fs.Glob(os.DirFS(dir), pattern)
 	for i, name := range names {

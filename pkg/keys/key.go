@@ -114,7 +114,7 @@ func WritePrivate(path, private string) error {
 }
 
 // SetAside copies the file of a private key to a file beside it, whose name has the key's hash as suffix. So the key
-// is kept when another one takes its place. It returns the path of the copy, and an error if that file has other
+// is not lost when another key replaces it in its file. It returns the path of the copy, and an error if that file has other
 // content.
 func SetAside(path string) (string, error) {
 	private, err := LoadPrivate(path)
@@ -130,8 +130,8 @@ func SetAside(path string) (string, error) {
 		return aside, err
 	}
 	if kept, err := LoadPrivate(aside); err != nil || kept != private {
-		return "", errors.Join(fmt.Errorf("%s is not a copy of the key in %s, which would be lost: move it away", aside,
-			path), err)
+		return "", errors.Join(fmt.Errorf("%s exists, but is not a copy of the key in %s: move the file %[1]s away, so that the key can be "+
+			"copied to this path and is not lost", aside, path), err)
 	}
 	return aside, nil
 }

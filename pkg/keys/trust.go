@@ -162,7 +162,7 @@ func (t *Trust) Add(p Pin) error {
 		}
 	}
 	if passkey && (p.Agent != "" || slices.ContainsFunc(p.Roles, func(r Role) bool { return !r.Approver() })) {
-		return fmt.Errorf("key %s is a passkey: it can only have the role approver or one below it, "+
+		return fmt.Errorf("key %s is a passkey: it can only have the role approver or approver:NAME, "+
 			"and cannot belong to an agent", v.Name())
 	}
 	if p.Agent != "" {

@@ -37,7 +37,7 @@ type directive struct {
 	at                                 time.Time
 	memory                             bool // it is in a memory
 	own                                bool // the agent wrote it
-	commands                           bool // it has more than a request
+	commands                           bool // it has one of the markers in commanding
 	userNamed                          bool // the user named its source
 	handed                             bool // the user left it to the source to say what to do
 	document                           bool // it is in a document that was read

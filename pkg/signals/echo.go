@@ -143,11 +143,12 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	for i, words := range n.sentences {
 		commands := hasHash(words, intent.Command)
 		if sv := s.serves(n.named[i], words, commands, same); sv != nil {
-			// The user asked for the change of the file, and a document says what may be in it. Or the user wants
-			// something done, and a document says how to build or test, or only mentions a change.
+			// The first case: the user asked for the change of the file, and a document may say what to write there.
+			// The second: the user wants something done, and a document may say how to build or test, or mention a
+			// change.
 			sv.UserNamed = sv.UserNamed || n.document && !commands && (in.intent.Files ||
 				in.intent.Ordinary && (sv.By != "carrier" && sv.By != "value" || in.Action.Args["command"] != nil))
-			// The user handed over the steps to the source of the note, and this sentence may be one of them.
+			// The user left the steps to the source of the note, and this sentence may be one of them.
 			sv.UserNamed = sv.UserNamed || n.handed && !commands && in.intent.Handed
 			if !sv.UserNamed {
 				return sv
@@ -178,8 +179,8 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	return nil
 }
 
-// writesOut reports whether the action writes a sentence of a note into a file. Nearly all words of the sentence in the
-// file must be in one of the note's.
+// writesOut reports whether the action writes a sentence of a note into a file. One sentence of the note must have
+// at least three quarters of the words of a sentence that the action writes.
 func (s *State) writesOut(n *directive) bool {
 	if !s.writesRead {
 		s.writes, s.writesRead = intent.Sentences(s.In.Action.Text), true
@@ -191,9 +192,9 @@ func (s *State) writesOut(n *directive) bool {
 	})
 }
 
-// serves compares the action with one sentence that asks for something. It compares their carriers,
-// and the sentence's words with those of the action and of its arguments. A value that the user
-// named, or that an inside source named first, is no evidence.
+// serves compares the action with one sentence that asks for something. It compares their carriers, and the
+// sentence's words with those of the action and of its arguments. A value that the user named is no evidence.
+// Neither is a value that the user, the operator or the agent named before any external content did (see inside).
 func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	in, c := s.In, s.In.call
 	for i, v := range in.Content.Carriers {
@@ -263,7 +264,7 @@ func (s *State) sharedWords(words []uint32) string {
 	return streams.Clip(strings.Join(out, ", "), 120)
 }
 
-// known reports whether a value is a carrier that an inside source named first.
+// known reports whether a value is a carrier for which inside is true.
 func (s *State) known(v *intent.Value) bool {
 	i := s.carrierOf(v)
 	return i >= 0 && s.inside(i)

@@ -103,7 +103,7 @@ type Action struct {
 	Ordinary      bool           `cel:"ordinary" doc:"the user wants something done, and the action only builds or tests, or writes files that neither agents nor programs follow by themselves"`
 	Other         string         `cel:"other" doc:"path of an argument that names a single thing, if the user asked for such an act on other things only; else empty"`
 	SecretFile    string         `cel:"secret_file" doc:"path of an argument that names a file with secrets which the action sends, if the user did not name this file; else empty"`
-	Repeated      bool           `cel:"repeated" doc:"no rule had a finding on the same call earlier, after similar words of the user"`
+	Repeated      bool           `cel:"repeated" doc:"the agent proposed the same call before, after similar words of the user, and no rule had a finding on it"`
 	Unseen        bool           `cel:"unseen" doc:"the session contains an observation that was rejected and not judged"`
 	BlastRadius   string         `cel:"blast_radius"`
 	Reversibility string         `cel:"reversibility"`

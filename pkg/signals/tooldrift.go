@@ -13,8 +13,8 @@ var PartTools = keep(orderTools, (*State).noteCatalogues)
 func init() {
 	register(PartTools, Signal{
 		Name: "signal.tool_drift",
-		Doc: "the called tool's description or schema differs from the first catalogue of its server, " +
-			"or from the last one that a person accepted, or another server offered a tool of this name first",
+		Doc: "the called tool's description or schema is not that of its server's first catalogue, " +
+			"or of the last one that a person accepted; or another server offered a tool of this name first",
 		Key:    "tool",
 		Window: "all",
 		Bound:  "5000 tools",

@@ -1,5 +1,5 @@
 // Package strictyaml parses configuration that trust depends on. It supports only a part of YAML
-// and refuses everything because of which a reviewer and the program could see different documents.
+// and refuses every notation that could let a reviewer and the program see different documents.
 //
 // It accepts one document of block and flow collections and scalars. Unknown and repeated keys,
 // anchors, aliases, merge keys, tags, directives, complex keys, additional documents, deep nesting
