@@ -52,7 +52,7 @@ type AuditReport struct {
 	// a time. It is measured alternately with Verify.
 	SHA256 float64 `json:"sha256_bytes_per_s"`
 	Ratio  float64 `json:"verify_of_sha256"`
-	// RatioCPU is the same ratio from processor times, which other load on the machine affects less.
+	// RatioCPU is Ratio computed from processor times, which other load on the machine affects less.
 	RatioCPU float64 `json:"verify_of_sha256_cpu"`
 	// ProofP50 and ProofP99 are the times of inclusion proofs of random leaves, in microseconds.
 	ProofP50 float64 `json:"prove_p50_us"`

@@ -45,7 +45,7 @@ review summary update email message file folder project deadline release ticket 
 
 func newCorpus(stream uint64) *corpus {
 	c := &corpus{r: rand.New(rand.NewPCG(seed, stream)), words: strings.Fields(english)}
-	// The vocabulary does not depend on the stream.
+	// The vocabulary is the same for every value of the parameter stream.
 	v := rand.New(rand.NewPCG(seed, 0))
 	syllables := strings.Fields("ba be bi bo bu ca ce co da de di do fa fe fi fo ga ge go ha he hi ho ka ke ki la le li " +
 		"lo lu ma me mi mo mu na ne ni no pa pe pi po ra re ri ro ru sa se si so ta te ti to tu va ve vi vo wa we zi zo")

@@ -56,8 +56,8 @@ type PipelineReport struct {
 	Raw        float64 `json:"raw_jetstream_per_s"`
 	RawConsume float64 `json:"raw_jetstream_consume_per_s"`
 	Ratio      float64 `json:"ratio"`
-	// Serial is the rate of a bare server that would store each event first in one stream and then, in atomic
-	// batches, in a second stream, one after the other. It is computed from the two measured rates, and is an
+	// Serial is the rate of a bare server that would store each event first in one stream, and then, in atomic batches,
+	// in a second stream, without doing both at the same time. It is computed from the two measured rates, and is an
 	// upper bound for pipelines with two durable streams on one disk.
 	Serial      float64 `json:"serial_bound_per_s"`
 	SerialRatio float64 `json:"serial_ratio"`

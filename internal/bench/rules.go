@@ -304,8 +304,8 @@ func (rep *RulesReport) candidates(small, large *rules.Evaluator, events []*rule
 // shippedKinds are the event types for which the shipped packs are measured, in equal numbers.
 var shippedKinds = []streams.Type{streams.TypeObservation, streams.TypeMemory, streams.TypeAction}
 
-// shippedRun measures the shipped packs event by event. Each event is parsed right before it is judged, as
-// in a sentinel. So its text is in the processor's cache, and of the signals' state as much as fits.
+// shippedRun measures the shipped packs event by event. Each event is parsed right before it is judged, as in a
+// sentinel. So the processor's cache holds the event's text, and as much of the signals' state as fits.
 type shippedRun struct {
 	ev     *rules.Evaluator
 	events []*streams.Entry

@@ -30,9 +30,9 @@ const (
 	shapeAhead   = 2048                         // messages that a reader buffers
 )
 
-// shape measures the rate of a server with the load that the comment on shapeEntries describes. entries are
-// entries of observations from the pipeline's ledger. Entries of the other stages are not part of the load,
-// because sentinels write nothing about nearly all observations.
+// shape measures the rate of a server with the load of a pipeline (its shape) and no processing. entries are entries of
+// observations from the pipeline's ledger. Entries of the other stages are not part of the load, because sentinels
+// write nothing about nearly all observations.
 func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOptions, load Client,
 	entries []streams.Entry) error {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync})
