@@ -176,8 +176,8 @@ var alertFields = map[string]func(a *alertRow) any{
 	"path":    func(*alertRow) any { return []any{} }, "observed_event_ids": func(*alertRow) any { return []any{} },
 }
 
-// fieldsOf returns a function that reads the fields that the filter where uses from an alert. The function is
-// fast, because a page searches up to 100,000 alerts.
+// fieldsOf returns a function that reads from an alert those fields that the filter where uses. The function is fast,
+// because a page searches up to 100,000 alerts.
 func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 	env := make(map[string]any)
 	used := make(map[string]func(a *alertRow) any)

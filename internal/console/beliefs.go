@@ -66,8 +66,9 @@ type beliefView struct {
 	Shown  string // the content, safe to look at
 	JSON   bool   // Shown is a JSON string, since the content has characters that cannot be shown
 	Unsafe string // why an attestation cannot be signed on this page; empty: it can
-	// Clears are the keys of the findings that a confirmation clears, and Cleared their texts. Kept are the texts of the
-	// findings that it does not clear, because not all of them are stored.
+	// Clears are the keys of the findings that a confirmation clears, and Cleared their texts. Kept are the texts of
+	// findings that a confirmation cannot clear, because the arbiter has not stored everything that the rule said, or
+	// because an attestation can name only so many findings (approval.MaxFindings).
 	Clears        []string
 	Cleared, Kept []string
 	Drawing       template.HTML

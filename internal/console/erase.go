@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// erase drops the rows of the entries that a statement orders to forget. The numbers that count the effects of a rule
-// and the verdicts still include them until the next start; they have no text. The caller holds mu.
+// erase drops the rows of the entries that a statement orders to forget. The counts of a rule's effects and of verdicts
+// still include the forgotten entries until the next start; a count contains no text. The caller holds mu.
 func (x *index) erase(e *streams.Entry) {
 	if !x.erased.Add(e) {
 		return

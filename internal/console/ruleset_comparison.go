@@ -19,7 +19,7 @@ import (
 // Limits of a comparison of rule sets.
 const (
 	maxJudged  = 20_000         // events
-	maxFlips   = 100            // listed flips of each kind
+	maxFlips   = 100            // listed entries for each kind of flip (backtest.Change)
 	leadOfView = 24 * time.Hour // time before a session whose events build up the signals
 )
 

@@ -141,7 +141,8 @@ func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/alerts?project="+url.QueryEscape(project), http.StatusSeeOther)
 }
 
-// awaitSilence waits up to 2 s until the index has a silence, or, if there is false, until it no longer has it.
+// awaitSilence waits up to 2 s until the index has a silence, or no longer has it. there says which: true waits for the
+// silence, false for its end.
 func (x *index) awaitSilence(r *http.Request, project, id string, there bool) {
 	end := time.After(2 * time.Second)
 	for {

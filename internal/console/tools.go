@@ -361,8 +361,8 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	}
 	v := &catalogueView{Project: project, Agent: t.Agent, Server: t.Server}
 	p.Title, p.Nav, p.Data = "Tools of "+text.InertLine(t.Server, 80), "tools", v
-	// Show the list like the hold that a request to accept it would open. The server's command is missing: only
-	// such a request contains it.
+	// Show the list as the hold of a request to accept it would show it. The command that starts the server is missing
+	// here, because only such a request contains the command.
 	args, err := streams.Marshal(&streams.ApproveToolsArgs{Server: t.Server})
 	if err != nil {
 		return "", err
