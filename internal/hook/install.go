@@ -186,7 +186,7 @@ func (h *Host) entry(event string, with Handler) any {
 	return group
 }
 
-// named is what a handler in settings names.
+// named has the command and the URL of a handler in the settings.
 type named struct {
 	Command string `json:"command"`
 	URL     string `json:"url"`

@@ -20,7 +20,7 @@ type memoryWrite struct {
 	text string // the new text, or the command line that writes it
 	// read is set if the text was read from files.
 	read bool
-	// unknown is set if the call writes text that is not in it or in files that can be read.
+	// unknown is set if the call writes text that neither the call nor a readable file contains.
 	unknown bool
 }
 
@@ -66,12 +66,14 @@ func (h *handler) memoryWritten() memoryWrite {
 	return w
 }
 
-// maxCopied is the maximum number of files that a command line copies into memory files and that are read. A command
-// that copies more is held, because the host stops waiting for the hook after some time and lets the command pass.
+// maxCopied is the maximum number of files that the hook reads because a command line copies them into memory files. A
+// command that copies more files is held: reading them could take longer than the host waits for the hook, and the host
+// would then let the command pass.
 const maxCopied = 32
 
-// memoryByCommand returns the write of a command line to a memory file. If the command copies files, its text is
-// theirs. A command that writes no text to such a file has no write, although it may name one.
+// memoryByCommand returns the write of a command line to a memory file. If the command copies files into the memory
+// file, the write has the text of these files. It has the command line itself if that contains the text, or if a file
+// cannot be read. A command that only names a memory file gives no write.
 func (h *handler) memoryByCommand(command string) (w memoryWrite) {
 	var texts []string
 	size, reads, line := 0, 0, false
@@ -114,7 +116,8 @@ func (h *handler) folder(file string) bool {
 // maxBelow is the maximum number of files and folders that below visits.
 const maxBelow = 10_000
 
-// below returns the files in a folder and its folders, relative to it. It returns none if it cannot list all.
+// below returns all files below a folder, with paths relative to the folder. If it cannot list all of them, it returns
+// none.
 func (h *handler) below(folder string) (files []string) {
 	if h.cfg.Read == nil {
 		return nil
@@ -164,7 +167,8 @@ func (h *handler) memoryFile(file string) string {
 		if dir, err := filepath.EvalSymlinks(filepath.Dir(at)); err == nil {
 			at = filepath.Join(dir, filepath.Base(at))
 		}
-		// The folders above that of the agent do not make all its files memory.
+		// Compare only the path below the agent's working folder. Otherwise a folder above it, with a name
+		// like that of a memory folder, would make all of the agent's files memory.
 		name := at
 		if rel, err := filepath.Rel(home, at); err == nil && !strings.HasPrefix(rel, "..") {
 			name = rel

@@ -52,8 +52,9 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 	return a, err
 }
 
-// addContent adds the text that a command copies into the agent's memory to the event's arguments. So rules judge a
-// copy like a call that has the text, and a person approves this text only: with another one, it is another call.
+// addContent adds the text that a command copies into the agent's memory to the event's arguments. So rules judge the
+// copy like a call that contains the text. A person approves this text only: with another text, the same command is
+// another call.
 func (h *handler) addContent(text string) error {
 	var args map[string]json.RawMessage
 	if err := json.Unmarshal(h.e.Input, &args); err != nil {

@@ -74,9 +74,9 @@ var connection = []string{"NATS_CONTEXT", "NATS_CREDS", "NATS_INBOX_PREFIX", "NA
 	"NATS_URL", "NATS_USER"}
 
 // Lost returns why a host with these settings does not run the hook as Install registers it, and the file that has to
-// be corrected. why is empty if the host runs it; file is then the first one with an entry of it. Without a command in
-// with, the hook belongs to a plugin, and no layer has its entries. Lost returns an error if it cannot parse a layer
-// that does not have the entries.
+// be corrected. If the host runs the hook, why is empty, and file is the first file with an entry of the hook. If with
+// has no command, the hook belongs to a plugin, and no layer has its entries. Lost returns an error if it cannot parse
+// a layer that does not have the entries.
 func (h *Host) Lost(layers []Layer, with Handler) (file, why string, err error) {
 	var all []parsed
 	for _, l := range layers {
@@ -154,9 +154,10 @@ type parsed struct {
 	v *hujson.Value
 }
 
-// entries looks for the entries of the hook. Every event needs one as Install writes it, and none may name the hook
-// and differ, because hosts run only one of several equal commands. managed reports whether managed layers have all
-// entries. Without a fault, file is the first one with an entry.
+// entries looks for the entries of the hook. Each event needs an entry exactly as Install writes it. An entry that
+// names the hook and differs is a fault even then: hosts run only one of several entries with the same command, perhaps
+// the other one. managed reports whether managed layers have all entries. If there is no fault, why is empty, and file
+// is the first file with an entry.
 func (h *Host) entries(all []parsed, with Handler) (file, why string, managed bool) {
 	only := slices.ContainsFunc(all, func(l parsed) bool {
 		v := member(l.v, "allowManagedHooksOnly")
@@ -196,8 +197,8 @@ func (h *Host) entries(all []parsed, with Handler) (file, why string, managed bo
 // longest is the maximum timeout of an entry. Hosts treat a number that is too large as a short time.
 const longest = 24 * time.Hour
 
-// match reports whether an element of an event's list names the hook, and whether it is the one that Install
-// writes. The timeout may be longer, and the host may show another text while the hook runs.
+// match reports whether an element of an event's list names the hook (has), and whether it is the element that Install
+// writes (exact). An exact element may have a longer timeout, and another text that the host shows while the hook runs.
 func (h *Host) match(v hujson.Value, event string, with Handler) (has, exact bool) {
 	var got, want map[string]any
 	v = v.Clone()
@@ -246,7 +247,8 @@ func no(v *hujson.Value) bool {
 	return s == "false" || s == "null"
 }
 
-// unlisted returns a file with a list of that name, if no layer's list permits the value; else "".
+// unlisted returns a file that has the list key, if no layer's list of that name permits the value.
+// Otherwise it returns "".
 func unlisted(all []parsed, key, value string) (file string) {
 	for _, l := range all {
 		v := member(l.v, key)
