@@ -102,8 +102,9 @@ func ParseID(raw json.RawMessage) (jsonrpc.ID, error) {
 	return jsonrpc.MakeID(v)
 }
 
-// validID reports whether an id is kept. The id of a request must also be written as it is sent on, so
-// that its sender finds it in the answer.
+// validID reports whether an id stays the same when it is decoded and written again. A number as the id of
+// a request must also be spelled as it will be written, so that the sender recognizes the id in the
+// answer.
 func validID(raw json.RawMessage, request bool) bool {
 	id, err := ParseID(raw)
 	if err != nil || !utf8.Valid(raw) {

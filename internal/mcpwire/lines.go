@@ -23,7 +23,7 @@ import (
 // is never held in memory. If it answers a request, that request gets an error.
 const MaxMessage = 32 << 20
 
-// maxErrors is the limit of errors for a server that it has not read.
+// maxErrors is the maximum number of errors that wait until a server reads them.
 const maxErrors = 16
 
 // terminate is how long a server may take to end after its input is closed. After that it

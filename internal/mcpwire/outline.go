@@ -14,7 +14,7 @@ type outline struct {
 	size    int // bytes of the whole text
 	deepest int // levels of objects and lists, also of those that are left out
 
-	depth, kept     int // content down to the level kept is in text
+	depth, kept     int // the current level; the deepest level in text, or -1 if the outline is too large
 	quoted, escaped bool
 	start, length   int // of the string that is being read: its place in text, its bytes so far
 }
