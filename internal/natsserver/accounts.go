@@ -111,8 +111,8 @@ func refreshAccounts(data string) error {
 // revocations.
 const registerEvery = 250 * time.Millisecond
 
-// followRegister applies revocations while the server runs. seen is the state of the register file at
-// the start, or nil.
+// followRegister applies revocations while the server runs. seen is the state of the register file at the
+// server's start; it is nil if there was no file then.
 func (s *Server) followRegister(seen fs.FileInfo) {
 	t := time.NewTicker(registerEvery)
 	defer t.Stop()

@@ -53,7 +53,7 @@ type block struct {
 	hash   [32]byte // key of the records' checksums
 }
 
-// cipherStamp is the key of a block. Its seed is nil if the stream is not encrypted.
+// cipherStamp has the values that encrypt a block. The seed is nil if the stream is not encrypted.
 type cipherStamp struct {
 	seed, nonce []byte
 	raft        bool // a Raft log: nats-server always encrypts it with ChaCha20
@@ -110,7 +110,7 @@ func openBlock(file, storageKey string) (*block, error) {
 	return b, err
 }
 
-// openStreamKey returns the cipher that encrypts the index of the stream in a folder.
+// openStreamKey returns the cipher that encrypts a stream's index. dir is the stream's folder.
 func openStreamKey(dir, storageKey string) (cipher.AEAD, error) {
 	stream, account := filepath.Base(dir), filepath.Base(filepath.Dir(filepath.Dir(dir)))
 	seed, _, err := openKey(filepath.Join(dir, server.JetStreamMetaFileKey), sealingKey(storageKey, account+stream), false)

@@ -33,7 +33,8 @@ const (
 	authorityFor = 10 * 365 * 24 * time.Hour
 	// serverFor is the validity of a server's certificate.
 	serverFor = 397 * 24 * time.Hour
-	// RenewBefore is how long before the expiry doctor asks for a new certificate.
+	// RenewBefore is the remaining validity of a certificate below which `lazaret doctor` asks for a new
+	// one.
 	RenewBefore = 30 * 24 * time.Hour
 	// skew is the tolerated difference of the servers' clocks.
 	skew = time.Hour
@@ -101,7 +102,7 @@ func newPair(t *x509.Certificate, parent *pair, lasts time.Duration) (*pair, err
 }
 
 // authority is the certificate authority of a cluster: it signs the certificates of the servers. It is
-// replaced in three steps, see Exchange.
+// replaced in three steps, which the values of Exchange name.
 type authority struct {
 	dir       string
 	issuer    *pair

@@ -24,7 +24,7 @@ type ServerConfig struct {
 	Cluster     string   // HOST:PORT for routes
 	Routes      []string // nats://HOST:PORT of all servers
 	CertDir     string   // absolute path of ServerCertDir on the server's host; empty: the same as here
-	NoSync      bool     // see Config.NoSync
+	NoSync      bool     // syncing is left to the operating system, as with Config.NoSync
 	KeyFile     string   // path of StorageKeyFile, relative to the configuration's folder; empty: in that folder
 	TLSCert     string   // files; empty: no TLS
 	TLSKey      string
@@ -145,8 +145,8 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	})
 }
 
-// writeStorageKey writes the file of the key that encrypts the streams, which a configuration includes. It overwrites
-// no other key: it may be the only copy.
+// writeStorageKey writes the key that encrypts the streams to the file that a server's configuration includes. If the
+// file has another key, writeStorageKey returns an error and keeps that key, because the file may be its only copy.
 func writeStorageKey(path, key string) error {
 	text := fmt.Appendf(nil, "key: %q\n", key)
 	err := files.Create(path, text, 0o600)

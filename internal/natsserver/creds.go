@@ -38,8 +38,8 @@ func OpenMinter(data string) (*Minter, error) {
 	path := filepath.Join(dir, signingKey)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// The installation was last started by an older version, so its server does not know the
-		// signing key yet.
+		// An older version of Lazaret was the last to start this installation, so the server does not know
+		// the signing key yet. Sign with the account's key.
 		path = filepath.Join(dir, identityKey)
 		b, err = os.ReadFile(path)
 	}
@@ -53,10 +53,12 @@ func OpenMinter(data string) (*Minter, error) {
 	return &Minter{data: data, account: account, signer: kp}, nil
 }
 
-// Role returns a credential file for a role. It is not added to the register of issued credentials.
+// Role returns a credential file for a role. The credential is not added to the register of issued
+// credentials.
 func (m *Minter) Role(r Role) ([]byte, error) { return m.mint(Grant{Role: r, Lasts: RoleExpires}) }
 
-// Agent returns a credential file for an agent. It is not added to the register of issued credentials.
+// Agent returns a credential file for an agent. The credential is not added to the register of issued
+// credentials.
 func (m *Minter) Agent(a Agent) ([]byte, error) {
 	return m.mint(Grant{Agent: &a, Lasts: AgentExpires})
 }
@@ -115,9 +117,9 @@ type natsContext struct {
 // InboxOfCreds returns the inbox prefix that a credential file of Lazaret may subscribe to, or "".
 func InboxOfCreds(file []byte) string { return natsfiles.Inbox(file) }
 
-// FollowURL writes a new server address into each context of the data folder that has the address of
-// the operator's context. Contexts with another address stay. The operator's context is written last:
-// after an interruption it still has the old address, so the next call starts again.
+// FollowURL writes a new server address into each context of the data folder that has the same address as
+// the operator's context. It leaves contexts with another address alone. It writes the operator's context
+// last. So after an interruption that context still has the old address, and the next call starts again.
 func (m *Minter) FollowURL(url string) error {
 	old, err := ContextURL(m.data, string(RoleOperator))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && old == url {
@@ -155,15 +157,16 @@ func (m *Minter) FollowURL(url string) error {
 	return nil
 }
 
-// DetachContexts removes the server's address from all contexts of a data folder, and lets them name the credentials
-// of the folder at, to which the data folder will be renamed. FollowURL writes the new address at the first start.
+// DetachContexts removes the server's address from all contexts of a data folder that will be renamed to at. It changes
+// the paths of their credentials to paths below at. At the first start, FollowURL writes the new address.
 func DetachContexts(data, at string) error {
 	at, err := filepath.Abs(at)
 	if err != nil {
 		return err
 	}
 	dir := filepath.Dir(ContextFile(data, ""))
-	// With this folder, no command takes the server or the context of the environment for a data folder.
+	// If the folder of contexts exists, commands that name the data folder ignore the server and the
+	// context that the environment names (natsconn.Flags.Resolve).
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -32,9 +32,9 @@ func Reserve(all int64) int64 { return max(min(512<<20, all/8), 32<<20) }
 // leastRoom is the minimum space for the streams, in bytes.
 const leastRoom = 64 << 20
 
-// Size sets the maximum sizes of the streams that are 0 in s. It divides the free space of the file system
-// of dir without the reserve, or most bytes if that is less and not 0. The ledger gets three eighths of it,
-// and three eighths are left for the log, which takes about as much space as the ledger.
+// Size sets the maximum sizes of the streams that are 0 in s. It divides the free space of dir's file system minus the
+// reserve. If most is not 0, it divides at most that many bytes. The ledger gets three eighths, and three eighths are
+// left for the log, which takes about as much space as the ledger.
 func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 	free, all, err := Free(dir)
 	if err != nil {

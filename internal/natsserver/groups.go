@@ -21,7 +21,8 @@ type Groups struct {
 func WatchGroups(data string, own []string) *Groups { return &Groups{data: data, own: own} }
 
 // Others reports whether a sentinel group that this process does not run has a valid credential. It reads
-// the register of issued credentials only if the file has changed. If it cannot read it, it returns true.
+// the register of issued credentials only if the register's file has changed. If it cannot read the
+// register, it returns true.
 func (g *Groups) Others() bool {
 	now, err := os.Stat(registerFile(g.data))
 	if err != nil {

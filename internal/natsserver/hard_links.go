@@ -32,7 +32,7 @@ type kept struct {
 	log      *slog.Logger
 }
 
-// noLinks are the errors of file systems without hard links, or without one for this file.
+// noLinks are the errors of a file system that has no hard links, or that cannot make one for this file.
 var noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EXDEV, syscall.EMLINK}
 
 // keep hard-links every stream file. Before that, it restores files of an interrupted start and repairs
@@ -40,7 +40,7 @@ var noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EX
 func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	// JetStreamStoreDir is the folder that nats-server creates in its store.
 	k := &kept{from: filepath.Join(store, server.JetStreamStoreDir), to: keptDir(store), log: log}
-	// An earlier start may have ended before check.
+	// An earlier start may have ended before it called check.
 	if err := k.putBack(); err != nil {
 		return nil, err
 	}

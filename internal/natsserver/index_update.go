@@ -21,21 +21,21 @@ import (
 	"lazaret/streams"
 )
 
-// nats-server 2.15.2 writes the index of a stream every two minutes and at a regular stop. After a kill,
-// the index usually lacks the latest messages. The server then discards the index, and reads each block of
-// the stream three times, on one processor (filestore.recoverFullState, recoverMsgs). Therefore freshen
-// adds the missing messages to the ledger's index before the server starts. It reads the last block that
-// the index lists and all later blocks, each once, on all processors.
+// nats-server 2.15.2 writes the index of a stream every two minutes and at a regular stop. After a kill, the index
+// usually lacks the latest messages. The server then discards the index, and reads each block of the stream three
+// times, on one processor (filestore.recoverFullState, recoverMsgs). Therefore freshen adds the missing messages to the
+// ledger's index before the server starts. It reads the last block that the index lists and all later blocks, each
+// once, on all processors.
 //
-// The index still describes the earlier blocks, because nats-server changes them in few ways. The ledger
-// discards no old messages. In an encrypted stream a deletion writes a tombstone to the last block and
-// leaves the message where it is. A purge replaces the index. A compaction removes deleted messages, and
-// later their tombstones, or both at once if they are in the same block. So freshen also reads the earlier
-// blocks that changed since the index was written, and compares them with it.
+// The index still describes the earlier blocks, because nats-server changes them in few ways. The ledger discards no
+// old messages. In an encrypted stream a deletion writes a tombstone to the last block and leaves the message where it
+// is. A purge replaces the index. A compaction removes deleted messages, and later their tombstones, or both at once if
+// they are in the same block. So freshen also reads the earlier blocks that changed since the index was written, and
+// compares them with it.
 //
-// freshen leaves everything that is rare to the server: an index of another version, a tombstone or a
-// damaged record after the index. It also does so after a start of the machine, when the blocks on disk
-// may be older than the index.
+// freshen does not handle rare cases: an index of another version, a tombstone or a damaged record after the index.
+// Then it changes nothing, and the server rebuilds the index. After a start of the machine it changes nothing either,
+// because the blocks on disk may then be older than the index.
 
 // freshen brings the index of the ledger up to date. The server must not be running. If freshen fails,
 // the old index stays and the server rebuilds it.

@@ -28,7 +28,7 @@ const (
 	RoleExpires = 30 * 24 * time.Hour
 	// InitExpires is for credentials of separate daemons, which `lazaret server init` renews.
 	InitExpires = 397 * 24 * time.Hour
-	// ExpiresSoon is how long before the expiry doctor reports a credential.
+	// ExpiresSoon is the remaining validity of a credential below which `lazaret doctor` reports it.
 	ExpiresSoon = 14 * 24 * time.Hour
 )
 
@@ -251,9 +251,9 @@ func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error
 	return i, files.Write(path, b, 0o600)
 }
 
-// Install writes a credential and its context. An existing credential stays. If renew is set, it is
-// signed again for the same key once half of its life is over, or if an older version signed it or its
-// rights differ. A revoked credential is never renewed.
+// Install writes a credential and its context. An existing credential stays as it is, unless renew is set.
+// If renew is set, it is signed again for the same key once half of its life is over, if an older version
+// signed it, or if its rights differ from those of g. A revoked credential is never renewed.
 func (m *Minter) Install(g Grant, url string, renew bool) error {
 	path := CredsFile(m.data, g.Name)
 	err := changeRegister(m.data, func(r *register) error {

@@ -195,8 +195,8 @@ func (r Role) permissions() (perms, error) {
 // a sentinel group.
 func (r Role) tagged(p perms) (perms, error) {
 	if route, ok := strings.CutPrefix(string(r), notifyTag); ok && streams.ValidID(route) {
-		// A route reads the ledger and fetches from its own consumer. It may not create consumers:
-		// see RoleViewer.
+		// A route reads the ledger and fetches from its own consumer. It may not create consumers, because a
+		// push consumer could deliver messages to another credential's inbox.
 		st := streams.LedgerStream
 		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
 			"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")

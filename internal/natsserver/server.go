@@ -197,7 +197,8 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		JetStream:        true,
 		StoreDir:         cfg.store(),
 		SyncInterval:     cfg.syncInterval,
-		// The streams and the disk have their own limits: see disk_space.go.
+		// This limit is so high that it has no effect. The streams' own maximum sizes and the reserve of
+		// the disk apply (disk_space.go).
 		JetStreamMaxStore: 1 << 50,
 		JetStreamKey:      keys.storage,
 		JetStreamCipher:   server.AES,
