@@ -243,8 +243,9 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Other agents ask, because malformed messages make their agent's sessions unseen, and nothing is
-	// allowed in those.
+	// The callers are agents of their own. A malformed message makes all sessions of the agent that sent
+	// it unseen: the agent may have read content that was not judged. No proposal is allowed in an unseen
+	// session.
 	asking, err := f.agents(names[:min(f.askers, len(names))], asker)
 	if err != nil {
 		return nil, err

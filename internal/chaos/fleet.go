@@ -417,8 +417,8 @@ func (f *fleet) stop(ctx context.Context, names ...string) error {
 	return errors.Join(all...)
 }
 
-// quiet stops all processes that write to the ledger, so that only the server and the two auditors run. If
-// they were part of a stopped process, it starts them by themselves.
+// quiet stops all processes that write to the ledger, so that only the server and the two auditors run. If the server
+// or an auditor ran in a process with other stages, quiet starts it again alone.
 func (f *fleet) quiet(ctx context.Context) error {
 	if !f.joint {
 		return f.stop(ctx, slices.Concat(pair("arbiter"), pair("sentinels"), pair("ingest"))...)
