@@ -26,8 +26,9 @@ type Exit struct {
 
 func (e *Exit) Error() string { return e.Text }
 
-// Invalid returns the error of a file or folder with the exit code of a negative result: it was read and is invalid. If
-// it is missing or cannot be read, the command could not run, and err is returned as it is.
+// Invalid returns an error about the content of a file or folder with the exit code ExitNegative, because the file was
+// read and is invalid. If err says that the file is missing or cannot be read, or has an exit code already, Invalid
+// returns err unchanged.
 func Invalid(err error) error {
 	var path *fs.PathError
 	var exit *Exit
