@@ -132,7 +132,8 @@ func clusterPorts(data string, nc *nats.Conn) ([]string, error) {
 }
 
 // credentials reports credentials of the data folder that expire soon, or that expired in the last 30 days and have no
-// valid successor. A credential that is renewed in time always has at least a third of its life left.
+// valid successor. Soon is less than ExpiresSoon and less than a third of the credential's life. The pipeline renews
+// its own credentials at half of their life, so they are not reported while it runs.
 func (c *checks) credentials(data string, now time.Time) {
 	issued, err := natsserver.Credentials(data)
 	if err != nil {
