@@ -148,7 +148,8 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 			}
 		}
 	default:
-		// A verdict and the state of a hold share these members. Others, such as hold, differ.
+		// The entries of a verdict and of a hold's state both have these members. Other members, such as
+		// hold, have different types in the two.
 		var v struct {
 			streams.EntryHead
 			Again    bool               `json:"again"`

@@ -261,7 +261,7 @@ func showCommand(a *verb.App) *cobra.Command {
 				var err error
 				if asked.at != 0 {
 					if asked.index, err = l.Find(asked.at); errors.Is(err, chain.ErrRange) {
-						asked.index, err = l.Size(), nil // none
+						asked.index, err = l.Size(), nil // no entry has this index
 					}
 				}
 				if i := asked.index; i >= 0 && err == nil {

@@ -63,7 +63,7 @@ func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []st
 		cmp.Or(c.Awaited(), "the pipeline"), err, limit)
 }
 
-// checkWait returns an error for a time limit that is none.
+// checkWait returns an error for a time limit of 0 or less.
 func checkWait(wait time.Duration) error {
 	if wait <= 0 {
 		return fmt.Errorf("--wait is %v, want a duration of more than 0, such as 10m", wait)

@@ -56,7 +56,8 @@ type rotation struct {
 }
 
 // check returns an error if a handover from the old key to the next one would not be valid. stored means that the log
-// has this handover already: an earlier run was interrupted after it, or the files are given out again.
+// has this handover already, because an earlier run was interrupted after it, or because the files of both keys were
+// put back.
 func (r *rotation) check() (stored bool, err error) {
 	inForce, err := r.log.Successor()
 	if err != nil {
@@ -141,7 +142,7 @@ func (r *rotation) replacedAt(k *signingKey) (leaves int64, ok bool, err error) 
 	}
 	for _, h := range handovers {
 		if _, _, err := chain.Replaced(h, note.VerifierList(k.verifier)); err != nil {
-			continue // this key did not sign it as the replaced one
+			continue // it did not sign this handover as the replaced key
 		}
 		cp, err := chain.ParseCheckpoint(h)
 		return cp.Size, true, err
