@@ -83,7 +83,7 @@ type benchRow struct {
 	Unit   string  `json:"unit,omitzero"`
 	Budget string  `json:"budget,omitzero"`
 	Held   *bool   `json:"held,omitempty"` // absent if there is no budget
-	Limit  bool    `json:"limit,omitzero"` // see bench.Line.Limit
+	Limit  bool    `json:"limit,omitzero"` // a figure of the machine itself, without a budget
 }
 
 // benchTable is the result of all benchmarks.
