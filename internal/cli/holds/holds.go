@@ -354,8 +354,9 @@ func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn
 	return holds.Send(ctx, nc, h.Project, h.ID, signed)
 }
 
-// holdsNamed finds holds by id. If alike is not 0, it returns the first hold and all holds that are similar and in
-// the same state. Their number must then be alike; otherwise it returns an error.
+// holdsNamed finds holds by id. If alike is not 0, it returns all holds that are similar to the first one and in the
+// same state, including the first. The caller expects alike of them; if there are more or fewer, holdsNamed returns an
+// error.
 func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string, alike int) ([]*arbiter.Hold, error) {
 	var out []*arbiter.Hold
 	for _, id := range ids {
