@@ -98,7 +98,8 @@ since, it removes only its additions. See docs/connect.md.`,
 }
 
 // connectConfig returns the configuration of the changes that guard a host. It appends the servers that are not
-// changed, with the reason, to left. If named is set, hooks for another data folder do not guard.
+// changed, with the reason, to left. named says that the user named a data folder: then hooks for another data folder
+// do not count as installed.
 func connectConfig(a *verb.App, s *verb.Speaker, home, record string, named bool, left *[]string) (connect.Config,
 	error) {
 	cfg := connect.Config{Home: home, Record: record}
