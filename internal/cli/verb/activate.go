@@ -127,7 +127,8 @@ const (
 	askTime = 2 * time.Second
 )
 
-// active asks a partition what is in force there, and whether it would refuse a policy with groups.
+// active asks a partition what is in force there, and whether it would refuse a policy that requires these
+// groups.
 func (o *Operator) active(ctx context.Context, p int, groups []string) (now ingest.ActiveAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -136,8 +137,8 @@ func (o *Operator) active(ctx context.Context, p int, groups []string) (now inge
 }
 
 // preflight reports whether a bundle is active in every partition already. It returns an error if a partition would
-// refuse a policy, so that a refusal by some partitions does not leave different policies in force. The partitions
-// refuse everything else alike.
+// refuse a policy: if only some partitions refused it, different policies would be in force. Every other fault of a
+// bundle makes all partitions refuse it.
 func (o *Operator) preflight(ctx context.Context, do string, bundle []byte, w io.Writer) (already bool, err error) {
 	var groups []string
 	if do == streams.DoActivatePolicy {
