@@ -36,7 +36,7 @@ import (
 // Config configures the pipeline.
 type Config struct {
 	Data   string
-	Listen string // see natsserver.Config
+	Listen string // HOST:PORT for clients, as in natsserver.Config
 	NoSync bool
 	// Groups are the sentinel groups to run; nil means those of the shipped rule set, an empty list
 	// none.
@@ -79,7 +79,7 @@ const (
 
 // Pipeline is a running pipeline.
 type Pipeline struct {
-	Server *natsserver.Server // nil: see Join
+	Server *natsserver.Server // nil if Join connected to the server of another process
 	cfg    Config
 	open   func(natsserver.Role) (*nats.Conn, error)
 
