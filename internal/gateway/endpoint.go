@@ -169,7 +169,8 @@ func publish[T any, E interface {
 			return nil, err
 		}
 		if t, ok := any(e).(*streams.Tools); ok && t.Tools == nil {
-			// Encoded again, it would be an empty list.
+			// Refuse a missing list here. The event is encoded again, and a missing list would then become
+			// an empty one.
 			return nil, problem(streams.CodeInvalid, "tools is missing: send a list, which may be empty")
 		}
 		h := streams.HeadOf(e)

@@ -43,8 +43,9 @@ func (j judge) Gate(_ context.Context, r *streams.Recall) (rep *client.Reply, er
 	return rep, err
 }
 
-// tidy renames the folders that an earlier version named after the users to their current names. It
-// keeps a folder if one of the current name exists. It also removes old ids of held changes.
+// tidy renames the folders that an earlier version named after the users to their current names. If a
+// folder with the current name exists, tidy leaves the old one alone. It also removes old ids of held
+// changes.
 func tidy(memory string) error {
 	held, err := fs.Glob(os.DirFS(memory), "*/*/"+memorytool.Held)
 	for _, name := range held {
