@@ -152,10 +152,10 @@ type proposed struct {
 	inputs        // the answers and the state with which the call is passed on
 }
 
-// proposeCall proposes a call, and waits for a hold to be resolved. If an equal call was held before,
-// proposeCall proposes that one again: the call of the hold whose page the client showed, or else the first
-// call whose hold is resolved by now. It returns the action and the inputs of the proposal. While the hold
-// is open, the proxy remembers the proposal.
+// proposeCall proposes a call, and waits for a hold to be resolved. If equal calls were held before, proposeCall
+// proposes one of those again in place of the new call: the one whose hold the client showed on its page, or else the
+// first one whose hold is resolved by now. It returns the action and the inputs of the proposal. While the hold is
+// open, the proxy remembers the proposal.
 func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs, wait time.Duration) (
 	a *streams.Action, passes inputs, rep *client.Reply, err error) {
 	key := callKey(call.Tool, call.Args)
@@ -265,8 +265,8 @@ func (p *Proxy) report(a *streams.Action, rep *client.Reply, status string) {
 	}
 }
 
-// metaOf returns the _meta of a request without the fields that belong only to this request, for a request
-// of the proxy.
+// metaOf returns the _meta of a client's request for use in a request of the proxy's own. It leaves out the progress
+// token, which belongs to the client's request only.
 func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`

@@ -45,7 +45,7 @@ type catalogue struct {
 
 	seen    int64 // gen at the last listing; -1 if never listed
 	digest  string
-	binding string                     // see proposalOf; each call of a tool carries it
+	binding string                     // digest of the list and of the server's command; each call of a tool carries it
 	first   map[string]json.RawMessage // the first page's result, without its tools
 	said    []string                   // texts of the first page outside its tools that were recorded
 	raw     []json.RawMessage
@@ -456,7 +456,8 @@ func masked(command []string) []string {
 		}):
 			w = "secret:" + streams.Digest([]byte(w))
 		}
-		// A value is masked even if it looks like an option: --no-auth --token T masks both.
+		// The value after a secret option is masked even if it looks like an option. In --no-auth --token
+		// T, the words --token and T are both masked.
 		secret = !assigned && strings.HasPrefix(name, "-") && secretName(name)
 		out = append(out, w)
 	}

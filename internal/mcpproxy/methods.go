@@ -21,8 +21,8 @@ var unjudged = text.Set(`completion/complete initialize logging/setLevel ping pr
 var notified = text.Set(`notifications/cancelled notifications/initialized notifications/progress
 	notifications/roots/list_changed notifications/tasks/status`)
 
-// notifies reports whether a message of the client without an id is passed on. A request that --pass names is not:
-// a server may carry it out.
+// notifies reports whether a message of the client without an id is passed on. If --pass names the method of a request,
+// a message with this method and no id is not passed on: the server might carry it out as a request.
 func (p *Proxy) notifies(method string) bool {
 	return notified[method] || strings.HasPrefix(method, "notifications/") && slices.Contains(p.cfg.Pass, method)
 }

@@ -78,7 +78,7 @@ type Proxy struct {
 
 	// Only the reader of down uses the following fields.
 	noted   chan struct{}   // closed when the last request or notification of the server is passed on
-	replies *sync.WaitGroup // responses that were read after it and are not passed on yet
+	replies *sync.WaitGroup // responses that were read after that request or notification and are not passed on yet
 }
 
 // asked is a request that the proxy made and that has no response yet.

@@ -68,7 +68,9 @@ func vet(raw json.RawMessage) error {
 	return vetNames(v, 0)
 }
 
-// vetRequest checks a request or a notification as vet does, including its outermost object.
+// vetRequest returns an error if different readers would parse a request or a notification differently, or
+// if its params have a name that only the proxy may use. It also checks the outermost object of the
+// message.
 func vetRequest(m *jsonrpc.Request) error {
 	if err, ok := m.Extra.(error); ok {
 		return err
@@ -128,8 +130,9 @@ func vetAnnotations(raw json.RawMessage) error {
 	return vetNames(v, 0)
 }
 
-// vetResponse checks a response as vet does. A response must hold either a result, which is an object,
-// or an error.
+// vetResponse returns an error if different readers would parse a response differently, or if the response
+// has a name that only the proxy may use. A response must hold either a result, which is an object, or an
+// error.
 func vetResponse(m *jsonrpc.Response) error {
 	if err, ok := m.Extra.(error); ok {
 		return err
