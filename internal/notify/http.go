@@ -42,7 +42,7 @@ type later struct {
 func (l later) Unwrap() error { return l.error }
 
 // answer is an error that quotes a receiver. The quote may repeat texts of the notification, which must get neither
-// into dead letters nor into the log. So its message has no quote.
+// into dead letters nor into the log. So message, which Error returns, does not contain the quote.
 type answer struct{ message, quote string }
 
 func (a *answer) Error() string { return a.message }

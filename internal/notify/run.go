@@ -118,7 +118,8 @@ func (r *Route) Test(ctx context.Context, console string) error {
 	return r.cleaned(err)
 }
 
-// cleaned returns err with the route's secrets removed from its text. A refusal or later stays one.
+// cleaned returns err with the route's secrets removed from its text. An error of the type refusal or
+// later keeps its type.
 func (r *Route) cleaned(err error) error {
 	if err == nil {
 		return nil

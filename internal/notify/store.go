@@ -28,7 +28,7 @@ type Dead struct {
 	Kind    Kind      `json:"kind,omitzero"`
 	Project string    `json:"project,omitzero"`
 	Entry   uint64    `json:"entry"`       // ledger sequence
-	To      uint64    `json:"to,omitzero"` // last ledger sequence, if the letter is for a gap
+	To      uint64    `json:"to,omitzero"` // for entries that were trimmed before they were read: the last one
 	Link    string    `json:"link,omitzero"`
 	Error   string    `json:"error"`
 }
