@@ -162,7 +162,8 @@ func (p *play) activate(ctx context.Context, st *Step, d *played) error {
 	if err := embedded.Activate(ctx, p.site.op, by, streams.DoActivatePolicy, text); err != nil {
 		return err
 	}
-	// The barrier follows the command through the same partition.
+	// Settle with a proposal. It goes through the same partition after the activation, so its verdict
+	// shows that the activation was decided.
 	if err := p.settle(ctx, d.project); err != nil {
 		return err
 	}

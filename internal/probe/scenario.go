@@ -155,9 +155,10 @@ type Expect struct {
 	NotServed      []string  `yaml:"not_served"`
 	// Refused maps beliefs to the reasons of their refusal.
 	Refused map[string]string `yaml:"refused"`
-	// Belief is the expected state of a belief: of Step.Belief, if it is set, otherwise of the
-	// belief from the memory write or the observed content. Envelope is that of the claim that a
-	// tool's result makes. Keys are truth, retrieval, security, freshness, origin, quality, staged.
+	// Belief is the expected state of a belief: of Step.Belief, if it is set, otherwise of the belief from
+	// the memory write or the observed content. Envelope is the expected state of the belief that the tool
+	// was called and returned the result. Keys are truth, retrieval, security, freshness, origin, quality,
+	// staged.
 	Belief   map[string]string `yaml:"belief"`
 	Envelope map[string]string `yaml:"envelope"`
 	// Alerts are rules that must have raised an alert in the project so far, and NoAlerts rules that
