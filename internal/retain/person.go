@@ -56,8 +56,9 @@ type AlsoForgotten struct {
 	// Persons are the other data subjects that the entry concerns, as far as entries name them.
 	Persons []string `json:"persons,omitzero"`
 	Why     string   `json:"why"`
-	// Person is the data subject that the entry names, or else the user that it names, or else, if another stage than
-	// ingest made the entry, that of the entry from which it was made. It is empty if that is the erased person.
+	// Person is the person whom the entry concerns: the data subject that it names, or the user if it names no data
+	// subject. If it names neither and another stage than ingest made it, Person is that of the entry from which it was
+	// made. If that is the erased person, Person is empty.
 	Person string `json:"-"`
 }
 
@@ -179,8 +180,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	}
 	r := &Record{Project: s.Project, DataSubject: s.Person}
 	t := newTrace(s)
-	// Stages have dropped the entries that an interrupted attempt listed, so references to them can no
-	// longer be traced. They are removed with the rest.
+	// The stages have dropped the entries that an interrupted attempt listed, so references to these
+	// entries can no longer be traced. The listed entries are removed with those that this attempt finds.
 	done, earlier, entry, err := statedBefore(ctx, js, s)
 	if err != nil {
 		return nil, err

@@ -79,8 +79,9 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 	})
 }
 
-// writers returns the stages that ever wrote to the ledger, except those in Without. On each subject, the entries of
-// the last valid message count: a stage may have written only joint frames, and messages that no stage wrote do not count.
+// writers returns the stages that ever wrote to the ledger, except those in Without. It reads the last valid message of
+// each subject, and takes the stage of each entry in it: a stage may have written only joint frames. Messages that no
+// stage wrote do not count.
 func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -108,8 +109,8 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 }
 
 // auditors returns the registered auditors by key name and hash: the keys that the trust file pins with
-// the role auditor. Erasure and trimming wait for each of them. A key that was handed over to another
-// one (lazaret audit rotate) no longer counts, see chained.
+// the role auditor. Erasure and trimming wait for each of them, except for a key that was handed over to
+// another registered key (lazaret audit rotate): chained leaves that key out.
 func (c *Config) auditors() map[string]note.Verifier {
 	out := make(map[string]note.Verifier)
 	for _, p := range c.Trust.Pins() {

@@ -387,8 +387,8 @@ func (t *trace) quoted(e *streams.Entry, first bool) {
 	}
 }
 
-// passes reads the entries with all, again and again, until three passes in a row find no new entry. Two further passes
-// look for quotations. If no entry is listed after a pass, passes ends.
+// passes calls all to read the entries, again and again, until three passes in a row find no new entry. Then two
+// further passes look for quotations. If no entry is listed after a pass, passes returns at once.
 func (t *trace) passes(all func(fn func(e *streams.Entry)) error) error {
 	t.round++
 	for idle := 0; idle < 3; {
