@@ -30,10 +30,10 @@ var secretFolders = []string{"keys", "creds", "nats", "console"}
 type copier struct {
 	data, to string
 	keys     bool
-	// left and others are relative paths of the files and folders that were not copied: those in a folder of made, and
-	// the user's own. Each has at most maxLeft.
+	// left and others are relative paths of the files and folders that were not copied. left has those below the
+	// folders in made and below state, others the user's own. Each has at most maxLeft paths.
 	left, others []string
-	more         int // those beyond maxLeft
+	more         int // number of files and folders beyond maxLeft
 }
 
 const (
