@@ -19,8 +19,8 @@ const minBytes = 5
 // fewWords is the number of words below which content is searched for as a whole instead of by phrases.
 const fewWords = 6
 
-// A text contains marked content if it shares at least common of the content's phrases, or the fraction 1/quarter of
-// them.
+// A text contains marked content if it shares at least 3 (common) of the content's phrases with it, or at least a
+// quarter of them.
 const (
 	common  = 3
 	quarter = 4
@@ -200,8 +200,8 @@ func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, e
 	return declared{}, nil
 }
 
-// object reads an object. The object's sensitivity marks its own ids and content. The sensitivity of a belief in the
-// field belief marks them too: in a memory write, the write has the content and its belief has the sensitivity.
+// object reads an object. The object's sensitivity marks the object's own ids and content. So does the sensitivity of
+// a belief in the object's field `belief`: in a memory write, the write has the content and its belief the sensitivity.
 func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return declared{}, err
