@@ -130,8 +130,8 @@ func Status(cfg Config) ([]Found, error) {
 	return all, nil
 }
 
-// hooks sets the state of a host's hooks. They are installed if the host runs those of one command line as Install
-// registers them.
+// hooks sets the state of a host's hooks. They are installed if there is a command line for which the host runs every
+// hook that Install registers.
 func (f *Found) hooks(cfg Config, h *hook.Host) error {
 	f.Hooks, f.File = "missing", filepath.Join(cfg.Home, h.File)
 	layers, err := h.Layers(cfg.Home, cfg.Folder, "", os.ReadFile)

@@ -41,8 +41,8 @@ type splice struct {
 	with []byte
 }
 
-// rewire replaces the servers of a configuration b by the servers that change returns, unless that returns false. All
-// other bytes stay unchanged. rewire also returns the servers that it did not change.
+// rewire replaces each server of a configuration b by the server that change returns. If change returns false, the
+// server stays as it is. All other bytes stay unchanged. rewire also returns the servers that it did not change.
 func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []Server, error) {
 	list, err := servers(file, b)
 	if err != nil {
@@ -285,7 +285,8 @@ func (file File) transport(kind *hujson.Value, keys []string) string {
 }
 
 // reached sets URL if lazaret mcp can reach a server that the host reaches by HTTP, and otherwise Why. lazaret mcp
-// cannot do so if the host signs in or sends a secret, because it has neither.
+// cannot reach it if the host signs in to the server or sends a secret, because only the host has the sign-in and the
+// secret.
 func (f *found) reached(url, transport string, keys []string) {
 	own := slices.IndexFunc(keys, func(k string) bool {
 		k = strings.ToLower(k)
