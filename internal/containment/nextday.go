@@ -114,9 +114,9 @@ type Act struct {
 	rules       []string // rules that held the action
 }
 
-// nextDay proposes actions again in a session of the next day. The user makes the same request, and the
-// agent recalls with it. A session without an attack is played again completely. Of an attacked session, only the
-// attacker's actions are proposed, and the agent reads only what the recall returns.
+// nextDay proposes actions again in a session of the next day. The user makes the same request, and the agent recalls
+// its memory with this request as the query. A session without an attack is played again completely. Of an attacked
+// session, only the attacker's actions are proposed, and the agent reads only what the recall returns.
 func (v *visit) nextDay(ctx context.Context) error {
 	if len(v.acts) == 0 {
 		return nil
