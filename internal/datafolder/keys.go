@@ -18,8 +18,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// WithTrustFile calls f, which reads, changes and writes a trust file. All programs that change one call it, and it
-// lets one at a time change the trust file and the auditor's key of a folder.
+// WithTrustFile calls f, which reads, changes and writes a trust file. Every program that changes a trust file calls
+// WithTrustFile, so only one program at a time changes the trust file and the auditor's key of a folder.
 func WithTrustFile(path string, f func() error) error {
 	return files.LockedFolder(filepath.Dir(path), f)
 }
@@ -65,8 +65,8 @@ func Trust(data string) (*keys.Trust, error) {
 	return t, err
 }
 
-// makeKey creates a key file, unless there is one, of an interrupted or of another first start. It returns the public
-// key.
+// makeKey creates a key file, unless an interrupted start or another process's first start has created it. It returns
+// the public key.
 func makeKey(file, name string) (string, error) {
 	private, err := keys.LoadPrivate(file)
 	if err == nil {
