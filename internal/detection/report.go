@@ -75,8 +75,9 @@ type RuleRow struct {
 	// Most is the data set with most of the rule's hits, and MostShare its share of them.
 	Most      string  `json:"most_from,omitzero"`
 	MostShare float64 `json:"most_share"`
-	// Mean is the mean over data sets of the share of attack lines that the rule flags. If the rule flags no
-	// lines, it is that of the goals that it holds. Without is the same mean without the data set Most.
+	// Mean is the mean over data sets of the share of attack lines that the rule flags. For a rule that flags no lines,
+	// it is the mean share of the attackers' actions that the rule holds. Without is the same mean without the data set
+	// Most.
 	Mean    Macro `json:"mean"`
 	Without Macro `json:"mean_without_most"`
 }
