@@ -20,7 +20,7 @@ type Review struct {
 	Server  string           `json:"server"`
 	Command []string         `json:"command,omitzero"`
 	Profile string           `json:"profile,omitzero"`
-	Known   bool             `json:"profile_known,omitzero"` // the profile comes from the command
+	Known   bool             `json:"profile_known,omitzero"` // the server's command names the profile's package
 	Tools   []Reviewed       `json:"tools"`
 	Alerts  []streams.Reason `json:"alerts,omitzero"`
 	Notes   []string         `json:"notes,omitzero"`
