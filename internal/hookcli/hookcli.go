@@ -294,7 +294,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	// The command needs http and settings too, to compare the host's settings with what is written here.
+	// The written command line needs --http and --settings too: when the hook runs, it compares the host's
+	// settings with those that these flags give.
 	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "spotlight",
 		"fail-open", "wait", "state", "http", "settings"} {
 		if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {
@@ -327,8 +328,8 @@ func (c *command) handler(line string) hook.Handler {
 }
 
 // Installed returns the entry of a host's settings that has this command line. It returns an error if --install does
-// not write the line, if the line lets calls pass that get no verdict, or if it is for another data folder than data.
-// With an empty data, it may be for any.
+// not write the line, if the line lets calls pass that get no verdict, or if the line is for another data folder than
+// data. If data is empty, the line may be for any data folder.
 func Installed(h *hook.Host, text, data string) (hook.Handler, error) {
 	words, ok := shell.Words(text)
 	if !ok || line(words) != text {
