@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// Users is the name of the folder that contains the users' folders, and Subjects of the folder that contains the data
-// subjects' folders. Held is the name of a folder with the same subfolders, for the ids of held changes.
+// Users and Subjects are the names of the folders that contain the users' and the data subjects' folders. Held is the
+// name of a folder with the same subfolders, for the ids of held changes.
 const (
 	Users    = "users"
 	Subjects = "subjects"
