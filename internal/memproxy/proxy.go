@@ -268,8 +268,8 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 	return x, nil
 }
 
-// propose proposes each text of a write. It returns the ids of the resulting beliefs. If the store never received
-// the write, undo makes the approvals that it used valid again.
+// propose proposes each text of a write. It returns the ids of the resulting beliefs. The write uses up the approvals
+// that allow it; if the store never received the write, undo makes these approvals valid again.
 func (x *exchange) propose(wr *write) (parents []string, undo func() error, err error) {
 	texts, err := x.written(wr)
 	if r := (*refusal)(nil); errors.As(err, &r) {
@@ -405,9 +405,9 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 	return key, nil
 }
 
-// memory returns the proposal of a write. The store as a whole is not its source: it has texts of many people, and
-// a rule that holds everything from a source would hold all of them. Instead, the external writes of a session are
-// one source, and each other memory is a source of its own.
+// memory returns the proposal of a write. The source of the proposal is not the store as a whole, because the store has
+// texts of many people: a rule that holds everything from a source would hold all of them. Instead, the external writes
+// of a session are one source, and each other memory is a source of its own.
 func (x *exchange) memory(t written) *streams.Memory {
 	text, key := t.text, t.key
 	source := "store:" + key
