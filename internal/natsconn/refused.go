@@ -19,8 +19,9 @@ func Refused(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || revoked(err) || expired(err)
 }
 
-// revoked and expired report whether the server knows that the credential was revoked, or has expired. If it ends a
-// connection for that during its start, nats.go returns the server's text in the place of its own error.
+// revoked and expired report whether the server knows that the credential was revoked, or has expired. If the server
+// ends a connection for one of these reasons while the connection starts, nats.go returns the server's text in the
+// place of its own error.
 func revoked(err error) bool {
 	return errors.Is(err, nats.ErrAuthRevoked) || says(err, nats.AUTHENTICATION_REVOKED_ERR)
 }
