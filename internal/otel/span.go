@@ -93,7 +93,7 @@ func (r request) trace() []byte {
 	return r.hash("")[:16]
 }
 
-// span returns the id of the request's span that is called what.
+// span returns the id of the span with the name what in the request's trace.
 func (r request) span(what string) []byte { return r.hash(what)[:8] }
 
 func (r request) hash(what string) []byte {
