@@ -32,7 +32,7 @@ func (m *merger) tell(format string, args ...any) {
 }
 
 // put writes the keys and the trust file of the part. merging says whether handovers that only the part has are kept.
-// An error about one file does not keep it from writing the others.
+// After an error about one file, put still writes the others.
 func (m *merger) put(secrets []string, content map[string][]byte, merging bool) error {
 	text := content[keys.TrustFile]
 	var err error
