@@ -36,7 +36,7 @@ type Step struct {
 	Kind   streams.Kind
 	Origin beliefs.Origin
 	Event  streams.Event
-	// Of is the index of the recorded step from which it was made.
+	// Of is the index of the recorded step from which this step was made.
 	Of int
 }
 
