@@ -26,8 +26,8 @@ type Storage struct {
 	// IntakePerSubject is the maximum number of waiting messages on one stored subject. Zero means
 	// streams.IntakePerSubject.
 	IntakePerSubject int64
-	// IntakePerAgent is the maximum size of the messages of one agent that wait for ingest. Zero
-	// means a share of the intake, see AgentBytes.
+	// IntakePerAgent is the maximum size of the messages of one agent that wait for ingest. Zero means an
+	// eighth of the intake's size (AgentBytes).
 	IntakePerAgent int64
 	// LiveBytes is the maximum size of the live feed. Old copies are removed first. Zero means
 	// streams.LiveBytes.
@@ -141,8 +141,8 @@ func livePersist(replicas int) jetstream.PersistModeType {
 	return jetstream.AsyncPersistMode
 }
 
-// DriftError reports a stream whose settings differ from its definition. Ensure does not change
-// them, because the stream holds evidence and someone may have changed them for a reason.
+// DriftError reports a stream whose settings differ from its definition. Ensure does not correct the
+// settings, because the stream holds evidence and someone may have changed them for a reason.
 type DriftError struct {
 	Stream string
 	Diffs  []string // "setting: is X, want Y"
