@@ -44,34 +44,19 @@ func (c Class) atLeast(d demand) Class {
 	return c.raise(d.level, d.why)
 }
 
-// raiseByArguments raises the class by the values of the arguments. They never lower it.
-func (p *Policy) raiseByArguments(c Class, k *call) Class {
-	if len(k.raw) == 0 {
+// raiseByArguments raises the class by the values of the arguments. They never lower it. If settled is set, an entry for
+// the tool's own catalogue set the level, and only the names of files with secrets that the tool reads count.
+func (p *Policy) raiseByArguments(c Class, k *call, settled bool) Class {
+	change := c.Level >= beliefs.L3
+	if len(k.raw) == 0 || settled && change {
 		return c
 	}
 	vars, err := k.variables()
 	if err != nil {
 		return c.raise(beliefs.L4, "the arguments cannot be read: "+err.Error())
 	}
-	r := argumentReader{p: p, change: c.Level >= beliefs.L3, all: true,
+	r := argumentReader{p: p, change: change, all: !settled,
 		database: slices.ContainsFunc(nameWords(k.tool), func(w string) bool { return databases[w] })}
-	r.walk(vars[varArgs], "", "", 0)
-	for _, d := range r.found {
-		c = c.atLeast(d)
-	}
-	return c
-}
-
-// raiseBySecretFile raises the class of a reading tool if an argument names a file with secrets.
-func (p *Policy) raiseBySecretFile(c Class, k *call) Class {
-	if len(k.raw) == 0 || c.Level >= beliefs.L3 {
-		return c
-	}
-	vars, err := k.variables()
-	if err != nil {
-		return c
-	}
-	r := argumentReader{p: p}
 	r.walk(vars[varArgs], "", "", 0)
 	for _, d := range r.found {
 		c = c.atLeast(d)
@@ -86,15 +71,14 @@ type argumentReader struct {
 	database bool // the tool's name says that it is one of a database
 	all      bool // read all arguments, and not only the names of files with secrets
 	values   int  // number of values read
+	paired   int  // number of pairs of arguments read, see pairs
 	found    []demand
 }
 
 // walk reads a value and all values inside it. parent and key are the names of the two innermost members around it.
 func (r *argumentReader) walk(v any, parent, key string, depth int) {
 	if r.values++; depth > maxArgDepth || r.values > maxArgValues {
-		if len(r.found) == 0 || r.found[len(r.found)-1].why != tooMany {
-			r.found = append(r.found, demand{level: beliefs.L4, why: tooMany})
-		}
+		r.tooMany()
 		return
 	}
 	switch v := v.(type) {
@@ -147,21 +131,44 @@ func namesFile(key, v string) bool {
 	return fileWords[last] || !searchWords[last] && v != "" && strings.ContainsAny(v[:1], "/~.") && !strings.Contains(v, " ")
 }
 
-// pairs reads settings that are named in one argument and set in another.
+// maxPairs limits the pairs of arguments that are read as the name and the value of a setting.
+const maxPairs = 2 * maxArgValues
+
+// pairs reads settings that are named in one argument and set in another, until one weakens security.
 func (r *argumentReader) pairs(v map[string]any, names []string) {
+	var values []string
+	for _, n := range names {
+		if valueWords[lastWord(n)] {
+			values = append(values, n)
+		}
+	}
 	for _, n := range names {
 		setting, ok := v[n].(string)
-		if !ok || !settingWords[lastWord(n)] || len(setting) > MaxTool || len(strings.Fields(setting)) > 4 {
+		if !ok || len(values) == 0 || !settingWords[lastWord(n)] || len(setting) > MaxTool ||
+			len(strings.Fields(setting)) > 4 {
 			continue
 		}
-		for _, m := range names {
-			if m == n || !valueWords[lastWord(m)] {
+		words := nameWords(setting)
+		for _, m := range values {
+			if r.paired++; r.paired > maxPairs {
+				r.tooMany()
+				return
+			}
+			if m == n {
 				continue
 			}
-			if why := weakens(nil, nameWords(setting), v[m]); why != "" {
+			if why := weakens(nil, words, v[m]); why != "" {
 				r.add(grants(setting, why))
+				return
 			}
 		}
+	}
+}
+
+// tooMany demands a hold because arguments stay unread.
+func (r *argumentReader) tooMany() {
+	if len(r.found) == 0 || r.found[len(r.found)-1].why != tooMany {
+		r.add(demand{level: beliefs.L4, why: tooMany})
 	}
 }
 

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -150,5 +152,40 @@ func TestAListOfToolsKeepsItsClass(t *testing.T) {
 		if !reflect.DeepEqual(got, plain) {
 			t.Errorf("%s: %+v, want %+v", tool, got, plain)
 		}
+	}
+}
+
+// The cost of reading a call does not grow with the square of the number of its arguments.
+func TestManyNamesAndValuesOfSettingsAreReadOnce(t *testing.T) {
+	args := func(n int, setting, value string) []byte {
+		m := make(map[string]string)
+		for i := range n {
+			m[fmt.Sprintf("a%d_name", i)], m[fmt.Sprintf("b%d_value", i)] = setting, value
+		}
+		b, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	p := shipped(t)
+	for _, c := range []struct {
+		n              int
+		setting, value string
+		want           beliefs.Level
+	}{
+		{5, "colour", "blue", 3}, {60, "colour", "off", 3}, {60, "mfa", "on", 3}, {5, "mfa", "off", 4},
+		{60, "mfa", "off", 4}, {1500, "mfa", "off", 4},
+		{1500, "mfa", "on", 4}, // more pairs than are read
+	} {
+		got := p.Classify("settings.update", args(c.n, c.setting, c.value), "p", "a")
+		if got.Level != c.want {
+			t.Errorf("%d arguments with %s and %s: %s, want %s", c.n, c.setting, c.value, show(got), c.want)
+		}
+	}
+	raw := args(2000, "mfa", "on")
+	small := testing.AllocsPerRun(1, func() { p.Classify("settings.update", args(200, "mfa", "on"), "p", "a") })
+	if big := testing.AllocsPerRun(1, func() { p.Classify("settings.update", raw, "p", "a") }); big > 20*small {
+		t.Errorf("200 arguments need %.0f allocations, 2000 need %.0f", small, big)
 	}
 }

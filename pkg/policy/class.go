@@ -152,10 +152,8 @@ func (p *Policy) Class(k Call) Class {
 	case k.Accepted != nil, k.Tool == streams.ApproveTools, k.Tool == streams.RegisterPrompt:
 		// The arguments of these two tools are lists of tools and texts of prompts. A person reads them in the hold.
 		return class
-	case settled:
-		return p.raiseBySecretFile(class, &c)
 	}
-	return p.raiseByArguments(class, &c)
+	return p.raiseByArguments(class, &c, settled)
 }
 
 // settles reports whether an entry for the tool's own catalogue (the parameter of) names the tool. Then this entry
