@@ -35,8 +35,8 @@ func (c *Call) reads() bool {
 	return slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
 }
 
-// sent yields each file that a call sends, and the value of the call that names it. A file is a path. In arguments
-// whose names say that they name files, any other name or id is a file too.
+// sent yields the files that a call sends, with the value of the call that names each of them: paths, file URLs and, in
+// arguments for files, also other names and ids.
 func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, string] {
 	return func(yield func(*Value, string) bool) {
 		sends, reads := c.sends(tool), c.reads()
@@ -45,23 +45,63 @@ func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, stri
 			words := SplitName(v.Path)
 			attached := !reads && slices.ContainsFunc(words, func(w string) bool { return attachArgs[Hash(Stem(w))] })
 			file := attached || slices.ContainsFunc(words, func(w string) bool { return fileArgs[Hash(Stem(w))] })
-			if n := len(words); !sends && !attached || v.Prose || n > 0 && noFileArgs[Hash(Stem(words[n-1]))] {
+			content := len(words) > 0 && noFileArgs[Hash(Stem(words[len(words)-1]))]
+			if !sends && !attached || content && !attached {
 				continue
 			}
-			for item := range strings.FieldsFuncSeq(v.Text, func(r rune) bool { return strings.ContainsRune(",;|\n", r) }) {
-				item = strings.TrimSpace(item)
+			if !content && v.Prose && !attached && !isList(v.Text) {
+				continue
+			}
+			for item := range items(v.Text, content) {
+				name := shell.LocalPath(item)
+				file := file || strings.HasPrefix(strings.ToLower(item), "file:")
+				secret := shell.SecretFile(item) && (file || !strings.ContainsAny(item, " \t"))
 				switch {
-				case strings.Contains(item, "@"), strings.Contains(item, "://"), !file && !isPath(item, carriers):
+				case name == "", strings.Contains(name, "@") && !strings.Contains(name, "/"):
+					continue // a URL or a mail address
+				case content && !secret && !strings.ContainsAny(name[:1], "/~."), (content || v.Prose) && !isName(name):
 					continue
-				case !attached && isID(item):
-					continue // what the act is done to, such as the file_id of share_file; see the rule another-object
+				case !secret && !file && !isPath(name, carriers), !attached && isID(name):
+					// An id is the object of the act, such as the file_id of share_file: another-object judges it.
+					continue
 				}
-				if !yield(v, item) {
+				if !yield(v, name) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// items yields the parts of an argument that may each name a file. A content can name one only as a whole. As in curl,
+// an @ before a path says that the file is meant.
+func items(v string, whole bool) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for item := range strings.FieldsFuncSeq(v, func(r rune) bool { return !whole && strings.ContainsRune(",;|\n", r) }) {
+			item = strings.TrimSpace(item)
+			if rest, ok := strings.CutPrefix(item, "@"); ok && strings.ContainsAny(rest, `/\~.`) {
+				item = rest
+			}
+			if item != "" && !yield(item) {
+				return
+			}
+		}
+	}
+}
+
+// isList reports whether a text is a list of names, each without spaces.
+func isList(v string) bool {
+	for item := range items(v, false) {
+		if strings.ContainsAny(item, " \t") {
+			return false
+		}
+	}
+	return true
+}
+
+// isName reports whether a word in running text can be nothing but the name or path of a file.
+func isName(s string) bool {
+	return !strings.ContainsAny(s, " \t\r\n") && (shell.SecretFile(s) || len(path.Ext(s)) > 2)
 }
 
 // SentSecret returns the path of the first argument that names a file with secrets and by which the call sends this

@@ -1,16 +1,37 @@
 package shell
 
 import (
+	"net/url"
 	"path"
 	"slices"
 	"strings"
 )
 
+// LocalPath returns the path that a path or a file URL names, with / as separator. It returns "" for a URL of another
+// scheme, unless it has the element "..": a program that takes it for a path leaves the folder of the scheme.
+func LocalPath(name string) string {
+	p := strings.ReplaceAll(strings.TrimSpace(name), `\`, "/")
+	if len(p) >= 5 && strings.EqualFold(p[:5], "file:") {
+		p = p[5:]
+		if host, rest, ok := strings.Cut(strings.TrimPrefix(p, "//"), "/"); ok && strings.HasPrefix(p, "//") &&
+			(host == "" || strings.EqualFold(host, "localhost")) {
+			p = "/" + rest
+		}
+	} else if scheme, _, ok := strings.Cut(p, "://"); ok && !strings.ContainsAny(scheme, "/. ") &&
+		!strings.Contains(p, "/..") {
+		return ""
+	}
+	if plain, err := url.PathUnescape(p); err == nil {
+		return plain
+	}
+	return p
+}
+
 // SecretFile reports whether a path names a file that holds credentials, or a folder of such files. In contrast to
 // the words of a command line, source code and examples do not count: secret_manager.go, .env.example, id_rsa.pub.
 func SecretFile(name string) bool {
-	w := strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(strings.TrimSpace(name), `\`, "/"), "file://"))
-	if w == "" || len(w) > maxPath || strings.ContainsAny(w, "\n\r\t") || strings.Contains(w, "://") {
+	w := strings.ToLower(LocalPath(name))
+	if w == "" || len(w) > maxPath || strings.ContainsAny(w, "\n\r\t") {
 		return false
 	}
 	w = path.Clean(w)
