@@ -100,7 +100,7 @@ func (e *Action) check(a Address) error {
 	}
 	for _, p := range e.Preconditions {
 		if p.What == "" {
-			return rejectf(CodeInvalid, "a precondition needs what it is about")
+			return rejectf(CodeInvalid, "a precondition needs `what`: the resource that it is about")
 		}
 		if err := names(p.What, "precondition", p.Digest, "digest of a precondition"); err != nil {
 			return err

@@ -22,12 +22,10 @@ import (
 //
 // A joint frame holds entries of several stages that one process decided together: first a proposal of ingest, then
 // the answers to it. A joint frame is on a subject of its own, to which the credentials of single stages may not
-// publish. Each
-// line in a joint frame begins with the entry's stage. The time of all its entries is the time in the frame's header
-// (HeaderTime), because the stages need a time when they decide, and the stream gives the message its time stamp only
-// later. An erasure
-// that lists one answer also lists the proposal and all other answers to it. So a joint frame, too, can be deleted as
-// a whole.
+// publish. Each line in a joint frame begins with the entry's stage. The time of all its entries is the time in the
+// frame's header (HeaderTime), because the stages need a time when they decide, and the stream gives the message its
+// time stamp only after that. An erasure that lists one answer also lists the proposal and all other answers to it. So
+// a joint frame, too, can be deleted as a whole.
 
 // TypeFrame is the type of a ledger message that holds several entries.
 const TypeFrame Type = "frame"
@@ -175,7 +173,7 @@ func (e *Entry) parts(count string) ([]Entry, error) {
 	entries := make([]Entry, 0, n)
 	for rest := e.Body; len(rest) > 0; {
 		if len(entries) == n {
-			return nil, fmt.Errorf("%w: it has more than the %d that header %s says", errFrame, n, HeaderCount)
+			return nil, fmt.Errorf("%w: it has more than the %d entries that header %s says", errFrame, n, HeaderCount)
 		}
 		p, after, err := e.part(rest)
 		if err != nil {
@@ -185,7 +183,7 @@ func (e *Entry) parts(count string) ([]Entry, error) {
 		entries, rest = append(entries, p), after
 	}
 	if len(entries) < n {
-		return nil, fmt.Errorf("%w: it has %d, and header %s says %d", errFrame, len(entries), HeaderCount, n)
+		return nil, fmt.Errorf("%w: it has %d entries, but header %s says %d", errFrame, len(entries), HeaderCount, n)
 	}
 	if last := &entries[len(entries)-1]; last.Src != e.Src || last.Salt != e.Salt {
 		return nil, fmt.Errorf("%w: its headers are not those of its last entry", errFrame)

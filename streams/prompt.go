@@ -28,7 +28,7 @@ func (a *RegisterPromptArgs) Check() error {
 	case !ValidID(a.Name):
 		return CheckID("name of the prompt", a.Name)
 	case a.Text == "" || len(a.Text) > MaxPrompt || !utf8.ValidString(a.Text):
-		return fmt.Errorf("the text of prompt %s has %d bytes: 1 to %d of UTF-8 are registered",
+		return fmt.Errorf("the text of prompt %s has %d bytes, but it must have 1 to %d bytes and be UTF-8",
 			a.Name, len(a.Text), MaxPrompt)
 	case a.Digest != Digest([]byte(a.Text)):
 		return fmt.Errorf("the text of prompt %s has digest %s, not %s", a.Name, Digest([]byte(a.Text)), clip(a.Digest))

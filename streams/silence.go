@@ -30,7 +30,7 @@ func (s *Silence) Check(now time.Time) error {
 	}
 	if s.Ends != "" {
 		if *s != (Silence{By: s.By, Ends: s.Ends}) {
-			return errors.New("an entry that ends a silence must have no fields but by and ends")
+			return errors.New("an entry that ends a silence must have no fields other than `by` and `ends`")
 		}
 		return cmp.Or(CheckID("id of the silence", s.Ends), checkLine("by", s.By))
 	}

@@ -51,7 +51,7 @@ type BeliefStatement struct {
 	Decision Decision  `json:"decision"`
 	Expires  time.Time `json:"expires"` // whole seconds, UTC
 	// Findings are the keys of the findings on the belief that the signer saw (streams.FindingKey), in order. A
-	// confirmation clears them: recalls serve the belief although rules found this in it.
+	// confirmation clears them: recalls then serve the belief although these findings are on it.
 	Findings  []string `json:"findings,omitempty"`
 	Nonce     string   `json:"nonce"` // hex
 	Project   string   `json:"project"`

@@ -1,4 +1,4 @@
-// Package files writes files so that they survive a crash, and keeps them to their owner. Write, Create, Replace and
+// Package files writes files so that they survive a crash, and restricts them to their owner. Write, Create, Replace and
 // Rename are atomic and synced: after a crash a file has either the old or the new content. Restrict and RestrictAll
 // remove the access rights of others. Locked and LockedFolder exclude other processes. Glob lists files.
 //

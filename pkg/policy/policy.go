@@ -92,7 +92,7 @@ type Policy struct {
 	// OnSilent is the verdict if a group has not answered in time: Hold or Deny.
 	OnSilent   streams.Verdict
 	HoldExpiry time.Duration
-	// Reaudit is the interval at which sentinels judge the beliefs that may be served again. Zero
+	// Reaudit is the interval at which sentinels judge anew all beliefs that may be served. Zero
 	// means that they do so only when a rule set is activated.
 	Reaudit time.Duration
 	// MaxOpenHolds is the maximum number of open holds of one tool in one session of an agent, at least 1. An agent

@@ -25,7 +25,8 @@ var (
 )
 
 // The forms of statements. Plain words rarely have them. So they tell a statement in an argument named query from
-// the words of a search ("how to delete a row"). <n> stands for a name, and ” for any string literal.
+// the words of a search ("how to delete a row"). <n> stands for a name, and two single
+// quotes for any string literal.
 var (
 	strict = forms(
 		`delete\s+from\s+(only\s+)?<n>(\s+(as\s+)?\w+)?\s+(where\b.*[=<>]|using\s+<n>\s+where\b|returning\s)`,

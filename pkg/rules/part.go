@@ -16,7 +16,8 @@ func (ev *Evaluator) Rules() []*Rule { return ev.rules }
 
 // Part returns an evaluator for the rules that keep selects. It has only the state that these rules
 // read, and gives the same results for them as ev. (Reading a key keeps it from being evicted from
-// a full table. In that case results may differ.)
+// a full table. So results may differ once a table was
+// full.)
 func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
 	p := &Evaluator{Group: ev.Group, vars: ev.vars, scopes: ev.scopes, exhaustive: ev.exhaustive}
 	names := make(map[string]bool)
