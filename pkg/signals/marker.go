@@ -150,20 +150,21 @@ var firstLengths, lastLengths = func() (first, last [256]uint32) {
 	return first, last
 }()
 
-// The markers, in the order in which they are listed.
+// The markers, in the order in which they are listed. Each says what a sentence does. docs/rules.md
+// has examples.
 const (
-	mOverride = iota
-	mRole
-	mAddress
-	mRequest
-	mExfiltrate
-	mSecrecy
-	mTool
-	mPersist
-	mPlea
-	mAnswer
-	mObey
-	mHidden
+	mOverride   = iota // cancels earlier instructions to the reader
+	mRole              // poses as the system, or gives the reader a role
+	mAddress           // addresses the reader as a machine
+	mRequest           // asks for an act
+	mExfiltrate        // asks for a secret or for the conversation
+	mSecrecy           // asks to hide something from the user
+	mTool              // asks to call a tool
+	mPersist           // asks for a lasting effect
+	mPlea              // asks for something for its writer
+	mAnswer            // prescribes the reader's answer
+	mObey              // demands that the reader obeys
+	mHidden            // none: the content has hidden parts
 )
 
 // commanding are the markers of a text that commands its reader. A request, a plea or the name of a

@@ -6,7 +6,7 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// polite has words that follow "please" in requests to the reader which no tool carries out.
+// polite are words after "please" in requests that no tool carries out: please note, please feel free.
 var polite = map[string]bool{
 	"note":    true,
 	"see":     true,
@@ -28,7 +28,9 @@ var polite = map[string]bool{
 // never is the position of a class of words that has not occurred.
 const never = -100
 
-// sentence is the state of one sentence: the last position of each class of words.
+// sentence is the state of one sentence. The fields of type int from override to please are the last
+// position of a class of words, or never. future is the position of the last negation if that was
+// "without".
 type sentence struct {
 	d     *directives
 	n     int    // number of words so far
@@ -43,8 +45,8 @@ type sentence struct {
 	open, self, asks                                                               bool
 	from                                                                           int // first stored word
 	after                                                                          int // sentences still to add
-	// commands is set if a sentence of the record commands its reader, and apart if a segment ended
-	// after the last stored sentence.
+	// commands is set if a sentence of the current segment commands its reader. apart is set if a
+	// segment ended after the last stored sentence.
 	commands, apart bool
 	// view is the text. at and till are the byte range of the sentence, and asksAt is the start of
 	// the last stored sentence.
@@ -94,7 +96,7 @@ func (s *sentence) punctuation(view string, i int) {
 		s.start = true
 	case '(', '*', '>', '_':
 		s.start = true
-	case ')': // the number of an item: 1) Delete
+	case ')': // after the number of an item: 1) Delete
 		s.start = s.start || i > 0 && view[i-1] >= '0' && view[i-1] <= '9'
 	case '=', '+', '~', '`', '\\':
 		if orders(view[i+1:]) {
@@ -103,7 +105,8 @@ func (s *sentence) punctuation(view string, i int) {
 	}
 }
 
-// named are words that can follow the verb of an instruction, but not the name of a method or host.
+// named are words that follow the verb of an instruction, and do not follow the name of a method or
+// host: the, all, files.
 var named = map[string]bool{
 	"the":        true,
 	"all":        true,
@@ -160,7 +163,7 @@ func (s *sentence) end() {
 	s.commands = s.commands || s.found&commanding != 0
 	asks := (s.found != 0 || s.asks) && len(s.words) > 1
 	if n := len(s.d.sentences); n > 0 && s.after > 0 && len(s.words) > 0 {
-		// The sentences after a request belong to it.
+		// The next two sentences after a request belong to the request.
 		s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], s.kept()...))
 		if s.found&commanding != 0 && !s.apart {
 			s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], intent.Command))
@@ -193,7 +196,8 @@ func (s *sentence) mark(m int) {
 // beforeMark is the number of words before the first mark of a sentence that are stored.
 const beforeMark = 8
 
-// kept returns the hashes of the words around the request.
+// kept returns the hashes of at most sentenceWords words of the sentence, from a few words before its
+// first mark.
 func (s *sentence) kept() []uint32 {
 	from := min(s.from, len(s.words))
 	return sentenceHashes(s.words[from:min(len(s.words), from+sentenceWords)])
