@@ -164,7 +164,7 @@ const (
 	mPlea              // asks for something for its writer
 	mAnswer            // prescribes the reader's answer
 	mObey              // demands that the reader obeys
-	mHidden            // none: the content has hidden parts
+	mHidden            // (not a sentence) the content has characters that nobody sees
 )
 
 // commanding are the markers of a text that commands its reader. A request, a plea or the name of a
