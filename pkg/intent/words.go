@@ -419,7 +419,7 @@ func Count(words, of []uint32) (n int) {
 var Request = Hash("\x00request")
 
 // Command is a marker among the words of a sentence that commands its reader: it overrides rules, poses as the
-// system, addresses a program, or demands secrecy or obedience. The later sentences of the same record have the
+// system, addresses a program, or demands secrecy or obedience. The later sentences of the same segment have the
 // marker too.
 var Command = Hash("\x00command")
 
