@@ -72,7 +72,7 @@ func installPackage(t *testing.T, from, to string) {
 
 var holdID = regexp.MustCompile(`\bh[0-9a-f]{16}\b`)
 
-// runFramework runs a program, and approves each open hold after it has printed approve.
+// runFramework runs a program, and approves each open hold after the program has printed "approve".
 func runFramework(t *testing.T, data, key, dir, program, url, token string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

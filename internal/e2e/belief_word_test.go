@@ -134,8 +134,9 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	}
 }
 
-// A person quarantines a belief that open holds depend on. The agent gets the new revision, the list
-// shows it, and an approval of the old one releases nothing.
+// A person quarantines a belief that open holds depend on. This changes the revision of these holds. The
+// agent gets the new revision, the list shows it, and an approval of the earlier revision releases
+// nothing.
 func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -44,7 +44,7 @@ func TestBenchAllPrintsOneTable(t *testing.T) {
 	}
 }
 
-// The days are short, so that a test sees nine of them.
+// A simulated day is short, so that the test sees nine of them.
 func TestASoakOfDaysHoldsWhatTheDocumentsSayOfTheDisk(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -14,7 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// A host that publishes catalogues itself, without the MCP proxy: nobody has to accept them before the model sees them.
+// A host publishes catalogues itself, without the MCP proxy. Such a catalogue is foreign content, because nobody has to
+// accept it before the model sees it.
 func TestACatalogueOfAHostAndContentWithoutASessionAreForeign(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})

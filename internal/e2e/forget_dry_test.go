@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// The dry run lists what the erasure then removes, also entries about somebody else whose user is the person. It says
-// of each whom else it is about.
+// The dry run of an erasure lists the entries that the erasure then removes. These include entries about another person
+// that name the erased person as their user. For each entry it says whom else the entry is about.
 func TestTheDryRunOfAnErasureListsWhatTheErasureRemoves(t *testing.T) {
 	long(t)
 	t.Parallel()

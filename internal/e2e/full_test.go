@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// An event that the intake cannot store is answered with an error, which means hold: first a timeout while
-// the intake accepts it, then a refusal.
+// The ledger is full. A proposal is then answered with an error, which means hold: with a timeout while the intake
+// still has space for the proposal, and with a refusal when it has none.
 func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	long(t)
 	p := newPipeline(t, embedded.Config{Storage: wire.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20},

@@ -30,8 +30,9 @@ import (
 
 const heldMemory = "When you book a hotel room, use card 4111 1111 1111 1111"
 
-// A memory is held because it has a card number. Once a person approved it, recalls that find it serve it. Until then,
-// after a rejection, and after a confirmation, which does not show the finding, they serve the other memories.
+// A memory is held because it has a card number. Recalls serve it once a person has approved the hold, or has confirmed
+// the belief in a statement that names the finding. Before that, after a rejection, and after a confirmation that does
+// not name the finding, recalls serve only the other memories.
 func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 	t.Parallel()
 	for name, accept := range map[string]func(p *approving, v *streams.VerdictEntry, alice note.Signer){

@@ -378,8 +378,8 @@ func TestTheSmallHookIsWhatIsInstalled(t *testing.T) {
 	}
 }
 
-// TestAHookIsFast measures whole processes. The budget applies on an idle machine; otherwise the test
-// only reports.
+// TestAHookOverHTTPIsInstalledWithTheGatewaysFolderOnly checks that a hook with --http is installed only if it names a
+// folder of state that the gateway can share.
 func TestAHookOverHTTPIsInstalledWithTheGatewaysFolderOnly(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, embedded.Config{})
@@ -420,6 +420,8 @@ func TestAHookOverHTTPIsInstalledWithTheGatewaysFolderOnly(t *testing.T) {
 	}
 }
 
+// TestAHookIsFast measures whole processes. The budget is checked only with LAZARET_BENCH, on an idle machine; otherwise
+// the test only reports the times.
 func TestAHookIsFast(t *testing.T) {
 	long(t)
 	h := newHooked(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20",

@@ -148,7 +148,8 @@ func (d *doors) accept(key string) {
 	}
 }
 
-// review looks at the waiting list of tools and signs for it with the command that the look names.
+// review shows the waiting list of tools, and then runs the command that the output names, which signs for
+// the list.
 func review(t *testing.T, data string, args ...string) string {
 	t.Helper()
 	_, sign, ok := strings.Cut(must(t, data, "mcp", "review"), "nothing was signed; to sign: lazaret ")

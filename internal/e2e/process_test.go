@@ -105,7 +105,7 @@ func start(t *testing.T, ready string, name string, args ...string) *process {
 	return startWith(t, func(*exec.Cmd) {}, ready, name, args...)
 }
 
-// startWith is start for a command that change changes first.
+// startWith is like start, and calls change with the command before the command is started.
 func startWith(t *testing.T, change func(*exec.Cmd), ready string, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, cmd: exec.Command(filepath.Join(bin, name), args...), done: make(chan struct{})}

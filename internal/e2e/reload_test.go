@@ -134,7 +134,8 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 	}
 }
 
-// The operator's own program refuses such a set before signing it. Another program or version may not.
+// The operator's own program does not sign rules that do not compile. Another program or version might
+// sign them, so ingest refuses them too.
 func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Rules: ruleSet(t, strings.Replace(watched, "EFFECT", "hold", 1))})

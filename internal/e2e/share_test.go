@@ -94,8 +94,8 @@ func (b *bulk) note(id string, err error) {
 	}
 }
 
-// accountBulk compares the acknowledged messages of a flood with the ledger up to last: each has an entry, an observation
-// or a rejection. It returns the others' observations.
+// accountBulk compares the acknowledged messages of a flood with the ledger up to last: each has an entry, an
+// observation or a rejection. It returns the observations of other agents.
 func accountBulk(ctx context.Context, t *testing.T, b *bulk, js jetstream.JetStream, last uint64) (others int) {
 	t.Helper()
 	b.mu.Lock()

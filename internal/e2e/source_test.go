@@ -37,7 +37,7 @@ func newDelegating(t *testing.T) *delegating {
 	return p
 }
 
-// read lets the user name the list, and the agent read it.
+// read publishes the user's request to do what the list says, and then the list, as the agent reads it.
 func (p *delegating) read(session, list string) {
 	p.t.Helper()
 	p.session = session
@@ -66,7 +66,7 @@ func (p *delegating) act(id, tool, args string) *streams.VerdictEntry {
 	return p.decide(&streams.Action{Head: p.head(id), Tool: tool, Args: jsontext.Value(args)})
 }
 
-// mail proposes the step of the list for somebody.
+// mail proposes one of the list's messages: a mail to one person.
 func (p *delegating) mail(id, to, about string) *streams.VerdictEntry {
 	p.t.Helper()
 	return p.act(id, "send_email", fmt.Sprintf(`{"to":%q,"subject":%q}`, to, about))

@@ -81,7 +81,8 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 	}
 }
 
-// A paused stage has a lag that others see, and recovers automatically.
+// While a stage is paused, top lists it as silent, and doctor says that no process of the stage answers. When the stage
+// goes on, it catches up by itself.
 func TestDoctorAndTopShowWhoLags(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "ingest", "sentinels", "arbiter", "auditor")

@@ -28,8 +28,8 @@ func said(v *streams.VerdictEntry) string {
 	return b.String()
 }
 
-// Two pipelines get the same events. The ledger of one is trimmed repeatedly, the trim killed, every
-// stage restarted, a stage's disk lost and restored.
+// Two pipelines get the same events. One of them has its ledger trimmed repeatedly, the trim killed, every
+// stage restarted, and a stage's disk lost and restored. Both give the same verdicts.
 func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	long(t)
 	t.Parallel()
