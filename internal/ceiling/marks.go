@@ -9,8 +9,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// The limits of the marks of one project. If a mark does not fit, every text of the project gets the mark's label. If a
-// labeled position does not fit, only the entries up to the last dropped position get its label.
+// The limits of the marks of one project. If a mark does not fit, every text of the project gets the mark's label. If
+// labels of positions are dropped, every entry up to the highest dropped position gets the highest dropped label.
 const (
 	maxNames   = 1 << 17 // ids of memories and beliefs
 	maxWords   = 1 << 14 // contents with few words
