@@ -25,8 +25,8 @@ import (
 // Role is the role of a console user.
 type Role string
 
-// The roles. RoleApprover only allows a user to send decisions. The arbiter then accepts a decision only
-// if a pinned key signed it.
+// The roles. RoleApprover allows a user to send decisions. It gives them no effect: the arbiter accepts a
+// decision only if a pinned key signed it.
 const (
 	RoleViewer   Role = "viewer"   // reads
 	RoleApprover Role = "approver" // reads, and sends signed decisions
