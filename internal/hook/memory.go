@@ -33,7 +33,8 @@ func (h *handler) memory(w memoryWrite) *streams.Memory {
 		Category: "instructions", Source: "tool:" + h.e.Tool}
 }
 
-// memoryWritten returns the write of a call to a memory file. Its file is "" if there is none.
+// memoryWritten returns the write of a call to a memory file. If the call writes to no memory file, file
+// is empty.
 func (h *handler) memoryWritten() memoryWrite {
 	in := h.input()
 	var w memoryWrite
