@@ -89,7 +89,7 @@ func openBlock(file, storageKey string) (*block, error) {
 	stream, account := filepath.Base(dir), filepath.Base(filepath.Dir(filepath.Dir(dir)))
 	raft := filepath.Base(filepath.Dir(dir)) == raftDir
 	if raft {
-		account = stream // the key of a Raft log is derived from the Raft group's name twice, not from the account
+		account = stream // a Raft log's key is derived from the group's name, also in the place of the account
 	}
 	name := strings.TrimSuffix(filepath.Base(file), ".blk")
 	n, err := strconv.ParseUint(name, 10, 32)

@@ -137,8 +137,8 @@ func freshenStream(store, dir, key string) error {
 	return os.Rename(tmp, file)
 }
 
-// readLater reads the last block that an index lists and the later blocks, and returns the records that the
-// index lacks. It compares earlier blocks whose files changed after the time changed with the index.
+// readLater reads the last block that an index lists and all later blocks, and returns the records that the index
+// lacks. It also compares with the index each earlier block whose file changed after the given time.
 func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, error) {
 	paths, err := files.Glob(dir, "msgs/*.blk")
 	if err != nil {
