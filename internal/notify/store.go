@@ -108,8 +108,9 @@ func ackFile(dir string) string { return filepath.Join(dir, "acks.json") }
 // mostAcks is the maximum number of stored acknowledgments. The oldest is dropped first.
 const mostAcks = 1000
 
-// Acknowledge ends the reminders of a thread, and returns the names of the routes that had one which no earlier
-// acknowledgement ended. before is the last acknowledgement of the thread before this one, or nil.
+// Acknowledge ends the reminders of a thread. It returns the names of the routes that had a reminder of it, except for
+// reminders that an earlier acknowledgement had ended. before is the last acknowledgement of the thread before this
+// one, or nil.
 func Acknowledge(data string, a Ack) (routes []string, before *Ack, err error) {
 	if p, rest, ok := strings.Cut(a.Thread, "/"); !ok || streams.CheckID("project", p) != nil || rest == "" {
 		return nil, nil, fmt.Errorf("%q is neither PROJECT/HOLD nor PROJECT/RULE", a.Thread)
