@@ -51,10 +51,10 @@ func (m *merger) put(secrets []string, content map[string][]byte, merging bool) 
 	return errors.Join(errs...)
 }
 
-// merge returns the trust file for an auditor's part: text, which is that of the data folder, with the handovers that
-// only the part has. Handovers are recorded by the pins of the keys whose private keys the part has, and by replaced_at
-// of their predecessors. If a log would then have no key in use, its other pins are kept too. All other pins are those
-// of the data folder.
+// merge returns the trust file for an auditor's part. text is the data folder's trust file. merge adds to it the
+// handovers that only the part's trust file has: the pins of keys whose private keys are in the part, and replaced_at
+// of the keys that were handed over. If a log would then have no key in use, merge also adds the part's pins of that
+// log's keys whose private keys are elsewhere. All other pins are those of text.
 func (m *merger) merge(text []byte) ([]byte, error) {
 	ours := datafolder.TrustFile(m.dir)
 	had, err := keys.LoadTrust(ours)
@@ -79,17 +79,17 @@ func (m *merger) merge(text []byte) ([]byte, error) {
 	return m.trust.Marshal()
 }
 
-// keepOwn adds the handovers of the part's own keys to the pins of the data folder. had has the part's pins. keepOwn
-// returns the logs of which it kept a replaced_at, and the auditors' pins that only the part has and whose private keys
-// it does not have.
+// keepOwn adds the handovers of the part's own keys to the pins of the data folder. had has the part's pins. handed are
+// the names of the logs for which keepOwn added a replaced_at. elsewhere are the auditors' pins that only the part's
+// trust file has and whose private keys are not in the part.
 func (m *merger) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []keys.Pin, err error) {
 	ours, theirs := datafolder.TrustFile(m.dir), datafolder.TrustFile(m.data)
 	private, err := m.privateKeys()
 	if err != nil {
 		return nil, nil, err
 	}
-	// If the key in use is not pinned in the data folder, it was rotated here, and the operator has not brought the
-	// handover.
+	// If the key in use is not pinned in the data folder, it was made by a rotation in the part, and the operator has
+	// not copied the handover to the data folder.
 	name := ""
 	inUse := datafolder.AuditorKey(m.dir)
 	if own, err := note.NewVerifier(publicKey(inUse)); err == nil && m.pin(inUse) == nil {
@@ -128,8 +128,9 @@ func (m *merger) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []k
 	return handed, elsewhere, nil
 }
 
-// keepElsewhere keeps the pin of a log's key in use whose private key is elsewhere (audit rotate --key), if the part
-// has handed its log over and the log would have no key in use without it.
+// keepElsewhere adds pins of keys whose private keys are not in the part: the next key of a log may be elsewhere (audit
+// rotate --key). It adds a pin only if the part has handed its log over, and if the log would otherwise have no key in
+// use.
 func (m *merger) keepElsewhere(pins []keys.Pin, handed map[string]bool) error {
 	inUse := m.logsWithKey()
 	for _, pin := range pins {
