@@ -305,19 +305,19 @@ func notInID(r rune) bool {
 	return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '-')
 }
 
-// isName reports whether s is an id that a listed entry introduced. An event id belongs to its agent:
-// the same id of another agent is another event.
+// isName reports whether s is an id that a listed entry introduced. An event id belongs to its agent: the
+// same id of another agent is another event.
 //
-// Entries after the statement were decided without the listed ones. A name in them does not refer to a
-// listed entry, unless the entry was made from an earlier one.
+// Entries after the statement were decided without the listed ones. A name in such an entry does not refer
+// to a listed entry, unless the entry was made from an entry before the statement.
 func (t *trace) isName(s string, e *streams.Entry, h *traceHead) bool {
 	late := t.before > 0 && e.Seq > t.before && (e.Stage == streams.StageIngest || position.Sequence(e.Src) > t.before)
 	counts := func(round int) bool { return round > 0 && (!late || round > 1) }
 	if counts(t.names[s]) || counts(t.names[eventName(h.Agent, s)]) {
 		return true
 	}
-	// s may be the id of an event without its agent. It counts only once a full pass has followed the one in which it
-	// was found: before that, t.own may lack events of other agents with the same id.
+	// s may be the id of an event without its agent. Such an id counts only after a full pass that began after the id
+	// was found. Before that, t.own may lack an event of another agent with the same id.
 	b, ok := t.bare[s]
 	return ok && counts(b.round) && t.pass >= b.pass+2 && !t.own[eventName(h.Agent, s)]
 }
