@@ -143,8 +143,8 @@ func (c *copier) leave(name string, dir bool) {
 	*list = append(*list, name)
 }
 
-// notCopied returns at most maxLeft of the files and folders that were not copied, those that Lazaret made first, and
-// the number of the others.
+// notCopied returns at most maxLeft of the files and folders that were not copied, and the number of the others. Those
+// that Lazaret made come before the user's own.
 func (c *copier) notCopied() []string {
 	left := append(c.left, c.others...)
 	if over := len(left) - maxLeft; over > 0 {
