@@ -39,8 +39,8 @@ type Floor struct {
 // floorRounds is the number of measurements of each kind.
 const floorRounds = 1000
 
-// MeasureFloor repeatedly publishes the messages of one verdict to a new server in the empty folder dir. Its
-// streams are configured as those of a pipeline. way are the verdict's ledger entries, see Way.
+// MeasureFloor repeatedly publishes the messages of one verdict to a new server in the empty folder dir. The server's
+// streams are configured as those of a pipeline. way has the verdict's ledger entries, as Way returns them.
 func MeasureFloor(ctx context.Context, dir string, noSync bool, way []streams.Entry) (*Floor, error) {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: noSync})
 	if err != nil {
