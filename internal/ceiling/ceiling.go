@@ -160,8 +160,9 @@ func (p *parsed) body(b []byte, depth int) {
 // maxDepth is the maximum nesting depth of messages: the entry of a rejected message contains the message.
 const maxDepth = 2
 
-// value reads the value of the member with this name. If it is an object, value returns the
-// object's ids, content and sensitivity. object adds those of a belief to the object around it.
+// value reads the value of the member with this name. If it is an object, value returns the object's ids,
+// content and sensitivity. If it is a belief, object adds these to the ids, content and sensitivity of the
+// object around it.
 func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, error) {
 	if freeformFields[name] {
 		p.freeform++
