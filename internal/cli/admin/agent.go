@@ -356,8 +356,9 @@ func saySpread(a *verb.App, cmd *cobra.Command) {
 	}
 }
 
-// refusedNow prints which servers refuse the credential that was revoked by its name or key, if its file exists. It
-// fails if a reachable server still accepts it.
+// refusedNow prints which servers refuse a credential that was just revoked. revoked is the name or the key that was
+// revoked, and name is the name of the credential's file. If there is no such file, or it has another key, refusedNow
+// prints nothing. It fails if a reachable server still accepts the credential.
 func refusedNow(a *verb.App, cmd *cobra.Command, revoked, name string) error {
 	file := natsserver.CredsFile(a.Conn.Data, name)
 	user, _, err := natsfiles.User(file)

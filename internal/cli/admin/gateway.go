@@ -150,7 +150,8 @@ credential is refused: rotate the credential first.`,
 	return c
 }
 
-// usable returns an error if the credential of that name is revoked or expired. A missing one is left to token.New.
+// usable returns an error if the credential of that name is revoked or expired. If there is no such credential, it
+// returns nil, and token.New returns the error.
 func usable(data, name string) error {
 	user, _, err := natsfiles.User(natsfiles.Creds(data, name))
 	if errors.Is(err, fs.ErrNotExist) {
