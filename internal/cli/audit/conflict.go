@@ -76,7 +76,7 @@ func (s *seen) conflicts(dir string, o chain.Options, vs note.Verifiers, last []
 	return out
 }
 
-// signerOf returns the name and hash of the key of a note's first signature, which is that of the log.
+// signerOf returns the name and hash of the log's key, which made the first signature of a note.
 func signerOf(b []byte) string {
 	sig, err := firstSignature(b)
 	if err != nil {

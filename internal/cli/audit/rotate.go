@@ -74,10 +74,10 @@ was replaced already or has another name or role, and a FILE that is not the key
 	return c
 }
 
-// rotate replaces the auditor's key. It refuses keys that cannot hand the log over before it changes anything.
-// The old key stays in place until the log has stored the handover, and from then on the handover determines the
-// valid key. So after an interruption, rotate can be repeated, or the auditor can be started. If dir or file is
-// empty, it means the log or the key in the data folder.
+// rotate replaces the auditor's key. Before it changes anything, it refuses keys that cannot hand the log over. The old
+// key stays in place until the log has stored the handover, and from then on the handover determines the valid key. So
+// after an interruption, rotate can be repeated, or the auditor can be started. An empty dir means the log in the data
+// folder, an empty file the key there.
 func rotate(data, dir, file, trustFile string) (public string, err error) {
 	dir, file = cmp.Or(dir, datafolder.AuditDir(data)), cmp.Or(file, datafolder.AuditorKey(data))
 	old, err := readKey(file)

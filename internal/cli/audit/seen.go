@@ -139,7 +139,8 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	return keepFile(s.file, append(b, '\n'))
 }
 
-// firstSignature returns a checkpoint's first signature, which is that of the log, without verifying it.
+// firstSignature returns a checkpoint's first signature, which the log's key made. It does not verify the
+// signature.
 func firstSignature(b []byte) (sig note.Signature, err error) {
 	var unverified *note.UnverifiedNoteError
 	if _, err := note.Open(b, note.VerifierList()); !errors.As(err, &unverified) ||
