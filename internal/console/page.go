@@ -117,7 +117,7 @@ type page struct {
 
 	c *Console
 
-	// The fields of a privileged view, see page.sees.
+	// page.sees records a privileged view with these fields.
 	login, kind, path string
 	blind             bool // a privileged view could not be recorded, so sees returns false
 }
