@@ -147,7 +147,7 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 		if t.Written {
 			return nil
 		}
-		// The user says it, and a host remembers it with origin user.
+		// The user says the text, and a host remembers it with origin user.
 		var err error
 		if t.why, err = v.remember(ctx, beliefs.OriginUser, key(i, Recorded), t.Content); err != nil {
 			return err
