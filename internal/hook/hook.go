@@ -30,8 +30,8 @@ type Config struct {
 	// Handler is the entry that the host's settings must have for each event. It is empty for a plugin, whose
 	// hooks are in no settings file.
 	Handler Handler
-	// Folder is the host's project folder; if empty, that of the event. Settings is a settings file other than
-	// those of the user and the project, if the hook is installed there.
+	// Folder is the host's project folder. If it is empty, the working folder of the event is used. Settings is a
+	// settings file other than those of the user and the project, if the hook is installed there.
 	Folder, Settings string
 	// Read reads a file of the host. It returns fs.ErrNotExist for a deleted file. It is nil if this process
 	// cannot read the host's files.

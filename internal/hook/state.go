@@ -149,7 +149,8 @@ func (s *state) take(name string, v any) (bool, error) {
 	return true, json.Unmarshal(b, v)
 }
 
-// Prefixes of the names of files that block their session, see blocks.
+// Prefixes of the names of files that block their session: while such a file exists, the session must not
+// continue.
 const (
 	spoolPrefix = "spool-"
 	entryPrefix = "entry-"
