@@ -43,7 +43,7 @@ func (f *Failed) Error() string {
 	return streams.Clip("no verdict, so it counts as hold: "+strings.ReplaceAll(f.Err.Error(), "\n", "; "), 1000)
 }
 
-// blocks converts an error to one that blocks.
+// blocks converts an error to an error that blocks the event.
 func blocks(err error) error {
 	var f *Failed
 	if err == nil || errors.As(err, &f) {
