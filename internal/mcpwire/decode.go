@@ -21,7 +21,7 @@ type badMessage struct {
 	id       json.RawMessage // as the sender wrote it; nil if it is not known
 	code     int64
 	text     string
-	response bool // no method was found in it: it may answer a request, and then its sender expects no answer
+	response bool // no method was found: if the message is a response, its sender expects no answer
 	outcome  bool // it has a result or an error
 }
 

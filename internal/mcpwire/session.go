@@ -102,8 +102,8 @@ func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// route finds the stream for a message, see Write. last reports whether the message is the
-// last one of the stream. The caller holds mu.
+// route finds the stream for a message by the rules that Write states. last reports whether the message is
+// the last one of the stream. The caller holds mu.
 func (s *session) route(m jsonrpc.Message) (to *stream, last bool) {
 	if r, ok := m.(*jsonrpc.Response); ok {
 		q := s.requests[r.ID]
