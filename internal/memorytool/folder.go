@@ -27,8 +27,8 @@ func Folder(dataSubject, user string) string {
 	return name
 }
 
-// UserFolder returns the name of a user's folder. It differs from that of any other user also on file systems
-// that ignore case.
+// UserFolder returns the name of a user's folder. No other user's folder has this name, also on file systems that
+// ignore case.
 func UserFolder(user string) string {
 	var b strings.Builder
 	for _, r := range user {
