@@ -162,7 +162,8 @@ func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) 
 	return nc, nil
 }
 
-// unstarted reports whether a context's file is that of a restored data folder before its first start.
+// unstarted reports whether a context's file belongs to a data folder that was restored and not started
+// since.
 func unstarted(file string) bool {
 	b, err := os.ReadFile(file)
 	var c struct {
