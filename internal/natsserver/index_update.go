@@ -241,9 +241,9 @@ func (l *laterBlock) msgs() uint64 {
 	return l.last + 1 - l.first
 }
 
-// readAfter reads the records that the index lacks. If known is nil, these are all records of the block;
-// otherwise they are the records after the one with the checksum last. It compares the earlier records with
-// the index, because a compaction may have removed messages together with their tombstones.
+// readAfter reads the records that the index lacks. If known is nil, these are all records of the block; otherwise they
+// are the records after the record whose checksum is last. It compares the earlier records with the index, because a
+// compaction may have removed messages together with their tombstones.
 func (b *block) readAfter(known *indexBlock, last [checksumSize]byte, l *laterBlock) error {
 	l.subjects = make(map[string]uint64)
 	buf, err := b.read()

@@ -229,8 +229,8 @@ type Agent struct {
 	Project string `json:"project"`
 	Name    string `json:"name"`
 	// Origins are the origins whose content the credential may publish. The credential of a front end has
-	// the origin user, that of a program that runs tools has the external origins. A host that has both
-	// kinds is trusted to label content correctly.
+	// the origin user. The credential of a program that runs tools has the external origins. A host that
+	// has both kinds is trusted to label content correctly.
 	Origins []beliefs.Origin `json:"origins"`
 	// Kinds are the event kinds that the credential may publish; empty means all.
 	Kinds []streams.Kind `json:"kinds,omitempty"`
