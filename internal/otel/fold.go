@@ -137,7 +137,8 @@ func (f *Fold) proposal(seq uint64) (*proposal, error) {
 	if err := streams.Unmarshal(e.Body, &p.head); err != nil {
 		return nil, err
 	}
-	// The time of an entry is that of the intake. Synthetic projects set their own event times.
+	// The entry's time is when the event reached the intake. Prefer the event's own time, except in
+	// synthetic projects, where it is virtual.
 	if !streams.IsSynthetic(e.Project) && !p.head.Time.IsZero() {
 		p.start = p.head.Time
 	}
