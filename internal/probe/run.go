@@ -43,8 +43,8 @@ type Result struct {
 	Verdict string   `json:"verdict"`
 	Failed  []string `json:"failed,omitzero"`
 	Skipped string   `json:"skipped,omitzero"`
-	// Contrast is set in contrast mode: failed (as required), passed (the scenario passes without the defense,
-	// so it does not test it) or none (the scenario has no contrast). Shown has the assertions that failed
+	// Contrast is set in contrast mode: failed (as required), passed (the scenario also passes without the defense, so
+	// it does not test the defense) or none (the scenario has no contrast). Shown has the assertions that failed
 	// without the defense.
 	Contrast string   `json:"contrast,omitzero"`
 	Off      string   `json:"off,omitzero"`

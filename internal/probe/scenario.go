@@ -50,7 +50,7 @@ type Contrast struct {
 	Trust map[string]string `yaml:"trust"`
 	// Erase uses an empty data folder when the scenario restarts.
 	Erase bool `yaml:"erase"`
-	// Role replaces the credential of a role by that of another.
+	// Role maps roles to the roles whose credentials are used in their place.
 	Role map[string]string `yaml:"role"`
 	// Ceiling overrides the ceiling of exports.
 	Ceiling string `yaml:"ceiling"`
@@ -123,7 +123,8 @@ type Activate struct {
 // it. The message's body has no effect.
 type Attempt struct {
 	Role string `yaml:"role"`
-	// Subject may contain $project and $partition, which stand for those of the scenario.
+	// Subject may contain $project and $partition, which stand for the scenario's project and the
+	// project's partition.
 	Subject string `yaml:"subject"`
 }
 
