@@ -122,8 +122,8 @@ func readDir(data fs.FS, name string) ([]fs.DirEntry, error) {
 	return names, err
 }
 
-// hookFiles returns the files in the state of a project's hooks, or those of them that contain one person's
-// pseudonym.
+// hookFiles returns the files in the state of a project's hooks. For one person, it returns only the files that contain
+// the person's pseudonym.
 func (c *Config) hookFiles(s Subject) (out []string, err error) {
 	paths, err := hook.Erasable(filepath.Join(c.Data, "hooks", s.Project))
 	for _, file := range paths {

@@ -159,8 +159,9 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 	return r, err
 }
 
-// ForgetPerson erases one data subject of a project. Unlike that of Forget, its statement lists the
-// entries. Entries written while it is being signed are found afterwards and need another statement.
+// ForgetPerson erases one data subject of a project. Its statement lists the erased entries, unlike the
+// statement of Forget. Entries that are written while the statement is being signed are found afterwards
+// and need another statement.
 func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject, reason, shards, records string,
 	trust []byte) (*Record, error) {
 	c.awaited = "the search of the ledger"

@@ -42,8 +42,8 @@ func (c *Config) refusals(ctx context.Context, js jetstream.JetStream, orders []
 		})
 }
 
-// auditorPlaces returns a place for each registered auditor and for each one that refused a statement. did says what
-// an auditor does at the statements; the other parameters are those of refusals.
+// auditorPlaces returns a place for each registered auditor and for each one that refused a statement. did is the text
+// of the place of an auditor that carried the statements out; the other parameters are those of refusals.
 func (c *Config) auditorPlaces(ctx context.Context, did string, orders []string, entry uint64) ([]Place, error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {

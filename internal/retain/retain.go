@@ -37,7 +37,7 @@ type Config struct {
 	// Tell, if set, is called with progress messages.
 	Tell func(format string, args ...any)
 
-	awaited string // see Awaited
+	awaited string // the text that Awaited returns
 }
 
 // Awaited returns what the operation waits for, or waited for when its time was over.
