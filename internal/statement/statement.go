@@ -105,8 +105,8 @@ func Split(payload []byte) (stage string, body []byte) {
 	return string(name), body
 }
 
-// LateFor is how long after an order to erase a project other stages may write entries that they derive from the
-// project's entries, and that may be erased too. It is longer than a policy gives any group for its answer.
+// LateFor is a time after an order to erase a project. Entries that other stages derive from the project's entries and
+// write within this time may be erased too. It is longer than a policy gives any group for its answer.
 const LateFor = 10 * time.Minute
 
 // LateSubject returns the data subject of entries that other stages derive from erased entries and write after the
