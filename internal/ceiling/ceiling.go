@@ -69,8 +69,8 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 		m.mark(d)
 	}
 	if above(as) {
-		// Other entries are searched for the ids of a labeled entry. They are searched for the
-		// words of its content only if it is a memory write.
+		// Other entries are searched for the ids of a labeled entry. They are searched for the words of
+		// its content only if the labeled entry is a memory write.
 		if p.top.as = as; p.memory {
 			m.mark(p.top)
 		} else {
