@@ -206,9 +206,9 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 	switch {
 	case typ == streams.TypeForgotten && s.Project != streams.SystemProject:
 		if c != nil && c.UpTo == 0 {
-			r.skipped = append(r.skipped, fmt.Sprintf("leaf %d (%s, project %s): an earlier version of lazaret had the order "+
-				"signed, which names no ledger entries: "+
-				"whether it was meant for all entries before it is unknown", s.Index, s.Type, s.Project))
+			r.skipped = append(r.skipped, fmt.Sprintf("leaf %d (%s, project %s): the signed order is of an earlier version "+
+				"of lazaret and names no ledger entries: whether it was meant for all entries before it is unknown",
+				s.Index, s.Type, s.Project))
 		}
 		r.whole[s.Project] = append(r.whole[s.Project], o)
 	case typ == streams.TypeExpired && c != nil:
