@@ -6,6 +6,7 @@
 // are judged only in projects in which a verdict may have changed. The package compares the answers of
 // sentinels, not the arbiter's verdicts: the arbiter's policy may hold proposals that no rule holds.
 //
-// It may import internal/ingest, internal/replay and pkg/rules. Begin reading with backtest.go: Run
-// compares two sets on a History, Watch on entries as they come.
+// It may import internal/ingest, internal/activation, internal/query, internal/replay, internal/stage,
+// internal/wire and pkg/rules. Begin reading with backtest.go: Run compares two sets on a History, Watch
+// on entries as they come.
 package backtest
