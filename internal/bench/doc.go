@@ -4,6 +4,7 @@
 //
 // Measurements run a real pipeline, embedded or over a connection.
 //
-// It may import client, internal/embedded, internal/auditor, internal/backtest and packages below
-// pkg. Begin reading with pipeline.go and decide.go; each measurement is in the file with its name.
+// It may import client, internal/embedded, internal/auditor, internal/backtest, internal/natsserver,
+// internal/query, internal/stage, internal/wire and packages below pkg. Begin reading with pipeline.go and
+// decide.go; each measurement is in the file with its name.
 package bench
