@@ -8,6 +8,7 @@
 //
 // The same seeds, number of tries and random seed give the same result, whatever the parallelism.
 //
-// It may import the stages, internal/live and pkg/rules. Begin reading with duel.go; seed.go has the
-// goals, mutate.go the ways to write them, pipe.go the decision path.
+// It may import the stages, internal/stage, internal/activation, internal/live, internal/replay and
+// pkg/rules. Begin reading with duel.go; seed.go has the goals, mutate.go the ways to write them, pipe.go
+// the decision path.
 package duel
