@@ -6,6 +6,7 @@
 // The paths are in endpoints (endpoint.go); /v1/openapi.json is generated from the same table. Errors
 // are problem details (RFC 9457) with the codes of docs/errors.md.
 //
-// It may import client, internal/hook, internal/memorytool, internal/otlpin, internal/natsconn and
-// internal/natsfiles. Begin reading with endpoint.go.
+// It may import client, internal/hook, internal/memorytool, internal/memgate, internal/otlpin,
+// internal/natsconn, internal/natsfiles and internal/token. To look up holds it also imports
+// internal/arbiter, internal/natsserver and internal/query. Begin reading with endpoint.go.
 package gateway
