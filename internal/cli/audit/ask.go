@@ -51,7 +51,7 @@ func withLog(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, as
 	return WithLogBy(a, ctx, f, o, a.Operator, ask)
 }
 
-// WithLogBy is withLog with a function that calls its argument with an operator's connection.
+// WithLogBy is like withLog. The function operator must call its argument with an operator's connection.
 func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, operator func(context.Context,
 	func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
 	a.Conn.Resolve()
