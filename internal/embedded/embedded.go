@@ -47,7 +47,7 @@ type Config struct {
 	Policy []byte
 	Rules  []byte
 	// Storage configures the streams that the first start creates. Sizes of 0 are derived from the free
-	// disk space, or from MaxDisk bytes if that is less and not 0.
+	// disk space. If MaxDisk is not 0, at most MaxDisk bytes of it are used.
 	Storage wire.Storage
 	MaxDisk int64
 	// MaxEvent is the largest accepted event, in bytes; 0: streams.DefaultMaxEvent.
