@@ -417,8 +417,8 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	})
 }
 
-// answeredOwn delivers a response to a request of the proxy, and reports whether there is one with its
-// id. It ignores responses from the other side.
+// answeredOwn delivers a response to a request that the proxy itself made. It reports whether the proxy
+// waits for a response with this id from this side, the client's or the server's.
 func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
