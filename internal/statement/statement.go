@@ -113,15 +113,15 @@ const LateFor = 10 * time.Minute
 // order. No project's name contains a tilde, so no project has this name.
 func LateSubject(project string) string { return project + "~" }
 
-// Lawful returns the rules that decide which payloads of the pipeline's log may be erased. These are
-// the payloads of a project before its forgotten entry, those listed in an erased entry, and those
-// covered by an expired entry. An operator must have signed each such entry. Statements and the
-// pipeline's own entries must never be erased.
+// Lawful returns the rules that decide which payloads of the pipeline's log may be erased. These are the
+// payloads of a project before its entry of the type `forgotten`, the payloads that an entry of the type
+// `erased` lists, and those that an entry of the type `expired` covers. An operator must have signed each
+// such entry. Statements and the pipeline's own entries must never be erased.
 //
 // An order to erase a project contains the ledger sequence up to which it covers the project's entries.
-// Entries that sentinels and the arbiter derived from these up to LateFor after its issue may be erased
-// too. An order of an earlier version has no such sequence and covers all entries before it; this is
-// reported.
+// Entries that sentinels and the arbiter derived from these, at most LateFor after the order was issued,
+// may be erased too. An order of an earlier version has no such sequence and covers all entries before it.
+// The verification reports such an order.
 //
 // A statement that no operator signed is a finding. Without operators' keys, signatures are not checked
 // and the verification is incomplete.
