@@ -28,11 +28,12 @@ type Proposal struct {
 	Doubts []string `json:"doubts,omitzero"`
 }
 
-// Propose returns the level at which a person may accept a tool of a server. A signed
-// entry that names the tool comes first, then the profile of a server whose command names
-// it, then the words of the tool's name. A hint of the server lowers the level only if the
-// policy knows no word of the tool's name. In that case the first word of the description
-// can lower it too, to L1. A hint that raises the level always counts.
+// Propose returns the level at which a person may accept a tool of a server. If a signed entry
+// names the tool, the entry decides. Otherwise the profile decides, if the command that starts the
+// server names the profile's package. Otherwise the words of the tool's name give the level, and
+// hints of the server and the names of the tool's arguments can raise it. Only if the policy knows
+// no word of the name, a hint can lower the level, and so can the first word of the description, to
+// L1.
 func (p *Policy) Propose(t Offered, profile *ProfileMatch) Proposal {
 	c := p.Classify(t.Name, nil, "", "")
 	out := Proposal{Tool: t.Name, Level: c.Level}
@@ -62,7 +63,7 @@ func (p *Policy) Propose(t Offered, profile *ProfileMatch) Proposal {
 	return out
 }
 
-// hints applies the annotations.
+// hints applies the annotations. known says whether the policy knows a word of the tool's name.
 func (x *Proposal) hints(t Offered, known bool) {
 	if len(t.Annotations) == 0 {
 		return

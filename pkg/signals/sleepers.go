@@ -202,8 +202,8 @@ func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
 	}
 }
 
-// recalledSleeper returns a memory that was recalled in this session as a sleeper, if it shares
-// something with the action that the user did not name.
+// recalledSleeper returns a memory that was recalled in this session as a sleeper, if it shares something with the
+// action that the user did not name, or if its words were not stored.
 func (s *State) recalledSleeper(id string) *Sleeper {
 	b := s.t.Get(tableBeliefs, s.t.NameKey(id))
 	if b == nil {
