@@ -102,7 +102,8 @@ func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delega
 // action without a person. Delegated returns ok only for an action whose level is L4, and only if
 // this level is the one reason for the policy to hold it. So a hold remains if an entry has
 // `require`, if an entry's condition could not be evaluated, or if the egress section holds a
-// destination. A ground whose condition cannot be evaluated does not count as met.
+// destination. A ground whose condition cannot be evaluated does not count as met. No ground
+// allows the acceptance of a tool catalogue or of a prompt.
 func (p *Policy) Delegated(k Call, c Class, ev Evidence) (ground string, ok bool) {
 	if len(p.delegated) == 0 || c.Level != beliefs.L4 || c.insists || k.Tool == streams.ApproveTools ||
 		k.Tool == streams.RegisterPrompt || len(k.Tool) > MaxTool {
@@ -137,7 +138,7 @@ func (ev Evidence) String() string {
 		parts = append(parts, "the user asked for it")
 	}
 	if ev.Foreign == 0 {
-		parts = append(parts, "the session holds nothing foreign")
+		parts = append(parts, "the session has only texts of the user and the operator")
 	} else {
 		parts = append(parts, fmt.Sprintf(
 			"of %d foreign texts in the session the strongest reads like an order by %d of 100 points", ev.Foreign, ev.Order))

@@ -8,7 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// maxGuardReasons is the maximum number of destinations in a verdict's reasons.
+// maxGuardReasons is the number of destinations after which a verdict names only those that make it
+// stricter.
 const maxGuardReasons = 8
 
 // Guard joins the policy's verdict on the call's arguments to a class: its destinations and
@@ -16,8 +17,9 @@ const maxGuardReasons = 8
 //
 // The action's effects determine which arguments are checked. For actions that send data out
 // (egress, publish, exec, or unknown effects) every address and name counts. For actions that only
-// read, URLs and arguments for hosts count. For all others only metadata services count. Arguments
-// that the policy names as content are skipped, unless the action executes code.
+// read, URLs and arguments for hosts count; of other addresses, only those of metadata services and
+// those that the policy denies. For all other actions, too, only these two count. Arguments that the
+// policy names as content are skipped, unless the action executes code or its effects are unknown.
 func (p *Policy) Guard(c Class, args []byte) Class {
 	if len(args) == 0 && !p.egress.listed {
 		return c
