@@ -40,7 +40,7 @@ func (l *Look) Check() error {
 // the log.
 func checkLine(name, s string) error {
 	if len(s) > MaxLookText || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
-		return fmt.Errorf("%s %q is longer than %d bytes or holds control characters", name, clip(s), MaxLookText)
+		return fmt.Errorf("%s %q is longer than %d bytes or has control characters", name, clip(s), MaxLookText)
 	}
 	return nil
 }

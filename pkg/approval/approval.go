@@ -142,7 +142,7 @@ func (s *Statement) check() error {
 	}
 	for _, v := range said {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q holds control characters or is not UTF-8", clip(v))
+			return refuse(CheckForm, "%q has control characters or is not UTF-8", clip(v))
 		}
 	}
 	return nil
@@ -157,7 +157,7 @@ func (s *Statement) checkLevels() error {
 			return refuse(CheckForm, "level of %q is %q, use L0 to L4", clip(tool), clip(level))
 		}
 		if tool == "" || !utf8.ValidString(tool) || strings.ContainsFunc(tool, unicode.IsControl) {
-			return refuse(CheckForm, "tool %q is empty, holds control characters or is not UTF-8", clip(tool))
+			return refuse(CheckForm, "tool %q is empty, has control characters or is not UTF-8", clip(tool))
 		}
 	}
 	return nil

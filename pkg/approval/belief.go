@@ -103,7 +103,7 @@ func (s *BeliefStatement) check() error {
 	}
 	for _, v := range []string{s.Project, s.Belief, s.Revision, s.Successor, s.Reason} {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q holds control characters or is not UTF-8", clip(v))
+			return refuse(CheckForm, "%q has control characters or is not UTF-8", clip(v))
 		}
 	}
 	return nil

@@ -145,7 +145,7 @@ func (o *Order) check() error {
 	}
 	for _, v := range said {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q holds control characters or is not UTF-8", clip(v))
+			return refuse(CheckForm, "%q has control characters or is not UTF-8", clip(v))
 		}
 	}
 	return o.checkParts()

@@ -36,7 +36,7 @@ type egress struct {
 	content  map[string]bool // last words of the names of content arguments
 }
 
-// DefaultContent lists the arguments that hold text for the receiver, such as the body of a mail,
+// DefaultContent lists the arguments that have text for the receiver, such as the body of a mail,
 // by the last words of their names. Addresses in such text are not destinations.
 var DefaultContent = []string{
 	"body", "text", "html", "markdown", "message", "content", "contents", "subject", "description", "comment",

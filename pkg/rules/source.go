@@ -90,7 +90,7 @@ func Open(data []byte) (*Source, error) {
 	s := &Source{Files: make(map[string]string, len(b.Files)), digest: streams.Digest(data)}
 	for _, f := range b.Files {
 		if _, ok := s.Files[f.Name]; ok {
-			return nil, fmt.Errorf("the bundle holds %s twice", f.Name)
+			return nil, fmt.Errorf("the bundle has %s twice", f.Name)
 		}
 		s.Files[f.Name] = f.Text
 	}

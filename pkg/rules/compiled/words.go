@@ -137,9 +137,9 @@ func (x *Index) whyNot(act *Activation, atoms []int32) string {
 	list := few(of)
 	switch one := len(of) == 1; {
 	case a.holds && one:
-		return fmt.Sprintf("%s holds no %s", name, list)
+		return fmt.Sprintf("%s contains no %s", name, list)
 	case a.holds:
-		return fmt.Sprintf("%s holds none of %s", name, list)
+		return fmt.Sprintf("%s contains none of %s", name, list)
 	case a.f.elem && one:
 		return fmt.Sprintf("%s has no %s", name, list)
 	case a.f.elem:
@@ -189,7 +189,7 @@ func (r *PrefilterReader) Words(b *strings.Builder, n *prefilter, depth int) {
 		verb := "is"
 		switch {
 		case a.holds:
-			verb = "holds"
+			verb = "contains"
 		case a.f.elem:
 			verb = "has"
 		}

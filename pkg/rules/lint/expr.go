@@ -296,7 +296,7 @@ func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
 						a,
 						e.ID(),
 						fmt.Sprintf(
-							"the regular expression %q has neither a literal of %d letters that every match holds nor ^ at its start: it "+
+							"the regular expression %q has neither a literal of %d letters that every match contains nor ^ at its start: it "+
 								"is tried at every place of every text",
 							re,
 							compiled.MinLiteral,

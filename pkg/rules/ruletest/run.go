@@ -335,7 +335,7 @@ func (t *testRun) compare(got map[string][]streams.Alert, gave, messages []strin
 			if i > 0 {
 				path = []any{"messages", i - 1}
 			}
-			t.fail(path, "no message holds %q: %q", m, messages)
+			t.fail(path, "no message contains %q: %q", m, messages)
 		}
 	}
 	t.compareVerdicts(gave)

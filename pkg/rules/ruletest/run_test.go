@@ -74,7 +74,7 @@ func TestFailedExpectationsNameTheirLine(t *testing.T) {
 		{"verdict: [allow, hold]", "p/r.test.yaml:5: t: the verdicts are hold, want allow, hold"},
 		{"verdict: [hold]", ""},
 		{"verdict: hodl", `"hodl" is not a verdict`},
-		{"messages: [m, nothing]", `p/r.test.yaml:5: t: no message holds "nothing"`},
+		{"messages: [m, nothing]", `p/r.test.yaml:5: t: no message contains "nothing"`},
 		{"group: cor", `p/r.test.yaml:5: t: there is no group "cor" (did you mean core?)`},
 	} {
 		rep := runTests(t, map[string]string{"p/r.yaml": rule,
