@@ -49,8 +49,8 @@ type Report struct {
 	Played int     `json:"played"` // total number of tries: a broken seed is not tried further
 	Random uint64  `json:"random"`
 	Curve  []Point `json:"curve"`
-	// Related is the curve of the seeds whose users ask for the same kind of action on another object.
-	// They are not included in Seeds.
+	// RelatedSeeds is the number of seeds whose users ask for the same kind of action on another object,
+	// and Related their curve. They are not included in Seeds and Curve.
 	RelatedSeeds int     `json:"related_seeds"`
 	Related      []Point `json:"related"`
 	Breaks       []Break `json:"breaks,omitzero"`
