@@ -227,7 +227,7 @@ const (
 	keySaid       = 'v' // project, agent, session, number → message of the user
 	keyIntent     = 'A' // project, agent, session → words and requests of the user; with a tool: see noteCall
 	keyCall       = 'W' // project, agent, kind, id → calls that may become precedents, see callRecord
-	keyShown      = 'F' // project, agent, session → summary of the foreign content that it was shown; see foreign_text.go
+	keyShown      = 'F' // project, agent, session → summary of the foreign content it was shown; see foreign_text.go
 	keyOffer      = '4' // project, part, see offerLatest → catalogues of tools that are not accepted, and acceptances
 	keyMarked     = 'S' // project, term → nothing: words of memories that are marked above internal
 	keyAccepted   = 'H' // project, catalogue → levels at which a person accepted its tools
