@@ -99,7 +99,7 @@ func isList(v string) bool {
 	return true
 }
 
-// isName reports whether a word in running text can be nothing but the name or path of a file.
+// isName reports whether a word of a running text must be the name or the path of a file.
 func isName(s string) bool {
 	return !strings.ContainsAny(s, " \t\r\n") && (shell.SecretFile(s) || len(path.Ext(s)) > 2)
 }

@@ -297,7 +297,7 @@ var guarded = Distinct([]uint32{Hash(deeds["pay"]), Hash(deeds["grant"]), Hash(d
 // unlocking is the deed of opening a lock.
 var unlocking = Hash(deeds["unlock"])
 
-// other returns the path of an argument that names a single thing, if the user asked for such an act, but named
+// other returns the path of an argument that names a single thing, if the user asked for the act of the call, but named
 // another thing in each request for it. parties are the people and accounts that the call names.
 func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	if !c.changes() || !understood(s.Words) {
@@ -382,7 +382,7 @@ func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 }
 
 // otherReceiver returns the path of an argument with an e-mail address that the user did not name, if every request
-// for such an act has the address of its only receiver. In that case no content that the agent reads may choose
+// for the act of the call has the address of its only receiver. In that case no content that the agent reads may choose
 // another receiver.
 func (s *Said) otherReceiver(c *Call, r *Relation, parties []text.Carrier) string {
 	for i := range c.Values {
@@ -457,7 +457,7 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier,
 	c.Values = ReadValues(args)
 	s.relateSources(c, r, carriers)
 	parties := slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool { return !x.Kind.Traits().Party })
-	// If each request for such an act names its own thing, no source may name another thing for it, unless the user
+	// If each request for the act of the call names its own thing, no source may name another one, unless the user
 	// left the steps open.
 	if r.Handed && !s.marked(generic) && s.other(c, r, parties) != "" {
 		r.Handed = false

@@ -143,7 +143,7 @@ func (s *Said) leavesStep(c *Call, r *Relation, carriers []text.Carrier) bool {
 	})
 }
 
-// leavesReceiver reports whether a request for such an act names no receiver, so that a source may
+// leavesReceiver reports whether a request for the act of the call names no receiver, so that a source may
 // name it.
 func (s *Said) leavesReceiver(c *Call) bool {
 	return slices.ContainsFunc(s.Requests, func(q Ask) bool {

@@ -18,7 +18,7 @@ var (
 		public-read public-read-write anyone_with_link anyonewithlink allusers`))
 	// public are settings that open something if they are on.
 	public = strings.Split("public,anonymous,world readable,guest access,link sharing", ",")
-	// forwards are settings that send messages which arrive to somebody else as well.
+	// forwards are settings that send a copy of arriving messages to somebody else.
 	forwards = strings.Split("forward,forwarding,forwards,autoforward,redirection,redirect to,redirect mail,copy to", ",")
 	// rights are settings that give somebody rights, whatever their value is, except for the values in reading.
 	rights = strings.Split(`collaborator,collaborators,permission,permissions,privilege,privileges,ssh key,ssh keys,`+

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// LocalPath returns the path that a path or a file URL names, with / as separator. It returns "" for a URL of another
-// scheme, unless it has the element "..": a program that takes it for a path leaves the folder of the scheme.
+// LocalPath returns the path that a path or a file URL names, with / as separator. It returns "" for a URL of
+// another scheme, unless the URL has the element "..": a program that reads such a URL as a path may read a file
+// elsewhere.
 func LocalPath(name string) string {
 	p := strings.ReplaceAll(strings.TrimSpace(name), `\`, "/")
 	if len(p) >= 5 && strings.EqualFold(p[:5], "file:") {
@@ -27,8 +28,9 @@ func LocalPath(name string) string {
 	return p
 }
 
-// SecretFile reports whether a path names a file that holds credentials, or a folder of such files. In contrast to
-// the words of a command line, source code and examples do not count: secret_manager.go, .env.example, id_rsa.pub.
+// SecretFile reports whether a path names a file with credentials, or a folder of such files. Source code and
+// examples do not count here: secret_manager.go, .env.example, id_rsa.pub. As words of a command line they do count,
+// see secret.
 func SecretFile(name string) bool {
 	w := strings.ToLower(LocalPath(name))
 	if w == "" || len(w) > maxPath || strings.ContainsAny(w, "\n\r\t") {
