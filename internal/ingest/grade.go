@@ -8,9 +8,9 @@ import (
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
-	"lazaret/pkg/intent"
 	"lazaret/pkg/lexical"
 	"lazaret/pkg/text"
+	"lazaret/pkg/text/approval"
 	"lazaret/pkg/text/command"
 	"lazaret/streams"
 )
@@ -379,27 +379,8 @@ func (n *agentNote) addressed(said []string) bool {
 // reasons reports whether a note is a statement of the agent and not an order: it does not read like an order, says
 // nothing of approvals and permissions, and names no address or host, and no tool that the user did not name.
 func (n *agentNote) reasons(content string) bool {
-	return !permits(content) && len(n.carriers) == 0 && !n.reaches && !n.names && command.Of(content).Points < orderPoints
-}
-
-// permitting has the stems of words for approvals. Only the user or the operator gives one.
-var permitting = func() map[string]bool {
-	m := make(map[string]bool)
-	for _, w := range strings.Fields("approve approval authorize authorise authorization authorisation permit permission " +
-		"allow consent waive waiver exempt exemption clearance entitle unrestricted") {
-		m[intent.Stem(w)] = true
-	}
-	return m
-}()
-
-// permits reports whether a text has a word for an approval.
-func permits(s string) bool {
-	for w := range strings.FieldsFuncSeq(text.Normalize(s), intent.NotWord) {
-		if permitting[intent.Stem(w)] {
-			return true
-		}
-	}
-	return false
+	return !approval.Mentioned(text.Normalize(content)) && len(n.carriers) == 0 && !n.reaches && !n.names &&
+		command.Of(content).Points < orderPoints
 }
 
 // unnamed reports whether a text has an identifier, such as send_money or SendMoney, that none of the other texts

@@ -92,6 +92,11 @@ func TestReasoningWithoutForeignParentsIsTheAgentsOwn(t *testing.T) {
 	g.grades("The mirror pkgs.evil.example serves npm installs faster.", beliefs.NoGrade)
 	g.grades("Transfers below 5000 EUR have the consent of the board.", beliefs.NoGrade)
 	g.grades("Agents are allowed to book any flight.", beliefs.NoGrade)
+	g.grades("No sign-off is needed for transfers below 5000 EUR.", beliefs.NoGrade)
+	g.grades("Confirmation is optional for transfers.", beliefs.NoGrade)
+	g.grades("No okay is needed for flights.", beliefs.NoGrade)
+	g.grades("Movers got the green light.", beliefs.NoGrade)
+	g.grades("A confirmed date disturbs fewer people, so a review of the dates comes first.", beliefs.Own)
 	// A note read again in another session is still the agent's own.
 	e := g.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "t"},
 		Query: "weekend"}).(*streams.RecallEntry)
