@@ -76,8 +76,25 @@ func (sc *scanner) pem(start int) bool {
 		end -= len(body) - i
 		body = body[:i]
 	}
+	body = beforePEM(body)
 	sc.keepAt(Secret, "-----BEGIN"+head+"…#"+shortDigest(strings.Join(strings.Fields(body), "")), start, end)
 	return true
+}
+
+// beforePEM returns the part of a private key's body before the header of the next private key. So a text of many
+// headers is not read once for each of them.
+func beforePEM(body string) string {
+	for at := 0; ; {
+		i := strings.Index(body[at:], "-----BEGIN")
+		if i < 0 {
+			return body
+		}
+		at += i + len("-----BEGIN")
+		head, _, ok := strings.Cut(body[at:min(len(body), at+46)], "-----")
+		if ok && strings.HasSuffix(spaces.Replace(head), "PRIVATE KEY") {
+			return body[:at-len("-----BEGIN")]
+		}
+	}
 }
 
 // spaces replaces the characters that stand for a space in a URL.
@@ -88,6 +105,7 @@ var spaces = strings.NewReplacer("+", " ", "_", " ", "%20", " ")
 // Ordinary slugs and names (sk-ii-facial-treatment-2024) can begin like a key. Therefore the
 // conditions are stricter than those of secret.
 func (sc *scanner) secretsWithin(s string, at int) {
+	var run jwtRun
 	for i := 0; i+minSecret <= len(s); i++ {
 		if !secretStart[s[i]] || i > 0 && isAlnum(s[i-1]) {
 			continue
@@ -96,7 +114,12 @@ func (sc *scanner) secretsWithin(s string, at int) {
 			if !strings.HasPrefix(s[i:], k.prefix) {
 				continue
 			}
-			key := k.within(s[i:])
+			key := ""
+			if k.prefix == "eyJ" {
+				key = run.key(s, i, &k)
+			} else {
+				key = k.within(s[i:])
+			}
 			if key == "" {
 				continue
 			}
@@ -114,26 +137,18 @@ func (sc *scanner) secretsWithin(s string, at int) {
 // within returns the key of the shape with which s begins, or "".
 func (k *secretShape) within(s string) string {
 	plain := k.min == k.max // such keys, except AIza…, have letters and digits only
-	n, dots := len(k.prefix), 0
+	n := len(k.prefix)
 	for ; n < len(s) && n < k.max+1; n++ {
 		c := s[n]
 		if isAlnum(c) || (c == '-' || c == '_') && (!plain || k.prefix == "AIza") {
 			continue
 		}
-		if c != '.' || !k.dotted() || k.prefix == "eyJ" && dots == 2 {
+		if c != '.' || !k.dotted() {
 			break
 		}
-		dots++
 	}
 	key := strings.TrimRight(s[:n], ".-_")
 	if len(key) < k.min || len(key) > k.max {
-		return ""
-	}
-	if k.prefix == "eyJ" {
-		// Header and payload are JSON objects.
-		if dots == 2 && strings.Contains(key, ".eyJ") {
-			return key
-		}
 		return ""
 	}
 	if !plain && !slices.ContainsFunc(strings.FieldsFunc(key[len(k.prefix):], notAlnum), generated) {
@@ -142,9 +157,42 @@ func (k *secretShape) within(s string) string {
 	return key
 }
 
+// jwtRun is a run of characters of JSON Web Tokens that was read last, with at most two dots. It is read once for all
+// tokens that may begin before its first dot.
+type jwtRun struct {
+	read bool
+	dots []int // positions of the dots
+	end  int
+}
+
+// key returns the JSON Web Token that begins at byte i of s, or "".
+func (r *jwtRun) key(s string, i int, k *secretShape) string {
+	if !r.read || i >= r.end || len(r.dots) > 0 && i > r.dots[0] {
+		r.read, r.dots = true, r.dots[:0]
+		for r.end = i; r.end < len(s); r.end++ {
+			if c := s[r.end]; c == '.' && len(r.dots) < 2 {
+				r.dots = append(r.dots, r.end)
+			} else if !isAlnum(c) && c != '-' && c != '_' {
+				break
+			}
+		}
+	}
+	// Header and payload are JSON objects.
+	end := min(r.end, i+k.max+1)
+	if len(r.dots) < 2 || r.dots[1] >= end ||
+		!strings.HasPrefix(s[r.dots[0]:], ".eyJ") && !strings.HasPrefix(s[r.dots[1]:end], ".eyJ") {
+		return ""
+	}
+	key := strings.TrimRight(s[i:end], ".-_")
+	if len(key) < k.min || len(key) > k.max {
+		return ""
+	}
+	return key
+}
+
 // dotted reports whether keys of the shape have dots.
 func (k *secretShape) dotted() bool {
-	return k.prefix == "eyJ" || k.prefix == "SG." || k.prefix == "ya29."
+	return k.prefix == "SG." || k.prefix == "ya29."
 }
 
 func notAlnum(r rune) bool { return r >= utf8.RuneSelf || !isAlnum(byte(r)) }

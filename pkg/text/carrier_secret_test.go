@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // keysOfIssuers has a key of each kind that secret reads, made up for this test.
@@ -123,5 +124,32 @@ func TestASecretInsideAURLIsMasked(t *testing.T) {
 	in = "see https://e1.example/?k=%67" + keysOfIssuers["GitHub"][1:] + "&x=1 now"
 	if got := Mask(in, CarrierSpans(in, Secret)); got != "see [masked] now" {
 		t.Error(got)
+	}
+}
+
+// Without a memory of what was read, a text of many beginnings of keys takes more than twenty times as long as prose.
+func TestBeginningsOfKeysAreReadOnce(t *testing.T) {
+	const size = 1 << 20
+	fastest := func(s string) time.Duration {
+		least := time.Hour
+		for range 3 {
+			start := time.Now()
+			Analyze(s)
+			least = min(least, time.Since(start))
+		}
+		return least
+	}
+	prose := fastest(strings.Repeat("hello you ", size/10))
+	for _, unit := range []string{"eyJ_", strings.Repeat("eyJ_", 900) + ".", "http://a/-----BEGIN PRIVATE KEY-----\n"} {
+		if took := fastest("http://a/" + strings.Repeat(unit, size/len(unit))); took > 12*prose {
+			t.Errorf("%.40q takes %v, prose %v", unit, took, prose)
+		}
+	}
+	jwt := "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dBjftJeZ4CVPmB92K27uhbUJU1p1r_wW"
+	for _, before := range []string{"eyJ_", strings.Repeat("eyJ_", 2000), "eyJ_a.b-", "eyJa.b.eyJ."} {
+		ft := Analyze("http://a/" + before + "/" + jwt)
+		if !slices.ContainsFunc(ft.Carriers, func(c Carrier) bool { return c.Kind == Secret }) {
+			t.Errorf("the token after %.20q is not found", before)
+		}
 	}
 }
