@@ -19,9 +19,12 @@ var (
 	methodWords = contentWords(strings.Fields("method verb"))
 	// settingWords are last words of arguments that name a setting. Another argument (valueWords) sets it, as in
 	// {"key": "mfa", "value": false}.
-	settingWords = contentWords(strings.Fields("name key setting field option property preference attribute"))
-	valueWords   = contentWords(strings.Fields("value to enabled state on new"))
+	settingWords = contentWords(strings.Fields("name key setting field option property preference attribute path"))
+	valueWords   = contentWords(strings.Fields("value to enabled state status on new"))
 )
+
+// addressWords are last words of names of arguments that have the address of a request.
+var addressWords = contentWords(strings.Fields("url urls uri endpoint path route href host"))
 
 // httpMethods are the methods of requests that change something.
 var httpMethods = contentWords(strings.Fields("post put patch delete connect mkcol move copy propfind proppatch"))
@@ -55,9 +58,17 @@ func (p *Policy) raiseByArguments(c Class, k *call, settled bool) Class {
 	if err != nil {
 		return c.raise(beliefs.L4, "the arguments cannot be read: "+err.Error())
 	}
-	r := argumentReader{p: p, change: change, all: !settled,
-		database: slices.ContainsFunc(nameWords(k.tool), func(w string) bool { return databases[w] })}
+	r := argumentReader{p: p, change: change, all: !settled}
+	words := nameWords(k.tool)
+	is := func(set map[string]bool) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return set[w] })
+	}
+	r.searches = is(searching)
+	r.database = !r.searches && (is(engines) || is(stores))
 	r.walk(vars[varArgs], "", "", 0)
+	if r.address {
+		r.found = append(r.found, r.methods...)
+	}
 	for _, d := range r.found {
 		c = c.atLeast(d)
 	}
@@ -67,11 +78,14 @@ func (p *Policy) raiseByArguments(c Class, k *call, settled bool) Class {
 // argumentReader collects the demands of the arguments of a call.
 type argumentReader struct {
 	p        *Policy
-	change   bool // the call changes something, so that its arguments are not only the filter of a search
-	database bool // the tool's name says that it is one of a database
-	all      bool // read all arguments, and not only the names of files with secrets
-	values   int  // number of values read
-	paired   int  // number of pairs of arguments read, see pairs
+	change   bool     // the call changes something, so that its arguments are not only the filter of a search
+	database bool     // the tool's name says that it is one of a database, and does not say that it searches
+	searches bool     // the tool's name says that it searches
+	address  bool     // an argument has an address, to which a method may apply
+	methods  []demand // of methods that count only if there is an address
+	all      bool     // read all arguments, and not only the names of files with secrets
+	values   int      // number of values read
+	paired   int      // number of pairs of arguments read, see pairs
 	found    []demand
 }
 
@@ -100,6 +114,7 @@ func (r *argumentReader) walk(v any, parent, key string, depth int) {
 		}
 	case string:
 		if r.all {
+			r.address = r.address || addressWords[lastWord(key)] || strings.Contains(v, "://")
 			r.text(key, v)
 		}
 		if !r.change && namesFile(key, v) && shell.SecretFile(v) {
@@ -185,7 +200,7 @@ func (r *argumentReader) text(key, v string) {
 	case commandWords[last]:
 		r.add(r.p.command(key, v))
 	case sqlWords[last]:
-		r.add(statement(key, v, last == "sql", r.database))
+		r.add(statement(key, v, last == "sql", r.database, r.searches))
 	case httpMethods[strings.ToLower(strings.TrimSpace(v))] && slices.ContainsFunc(nameWords(key),
 		func(w string) bool { return methodWords[w] }):
 		s := demand{beliefs.L4, []string{EffectWrite, EffectEgress}, beliefs.BlastExternal, beliefs.Irreversible,
@@ -193,7 +208,12 @@ func (r *argumentReader) text(key, v string) {
 		if strings.EqualFold(strings.TrimSpace(v), "delete") {
 			s.effects = append(s.effects, EffectDelete)
 		}
-		r.add(s)
+		if words := nameWords(key); slices.Contains(words, "http") || slices.Contains(words, "override") ||
+			len(words) == 1 && v == strings.ToUpper(v) {
+			r.add(s)
+		} else {
+			r.methods = append(r.methods, s) // perhaps of a payment, or a verb of a language
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"lazaret/pkg/beliefs"
@@ -64,7 +65,19 @@ func TestArgumentsRaiseTheLevel(t *testing.T) {
 		{"web_search", `{"query":"merge (git) branches"}`, 1},
 		{"web_search", `{"query":"with python delete from a list"}`, 1},
 		{"web_search", `{"query":"update the price list, set a date"}`, 1},
-		{"web_search", `{"q":"drop table a; --"}`, 4}, {"web_search", `{"q":"DROP TABLE a"}`, 4},
+		{"web_search", `{"q":"drop table a; --"}`, 4}, {"lookup", `{"q":"DROP TABLE a"}`, 4},
+		// Words of a search.
+		{"docs.search", `{"query":"DROP TABLE syntax"}`, 1}, {"query_docs", `{"query":"Call center"}`, 1},
+		{"search_database", `{"query":"drop table lamp"}`, 1}, {"warehouse.find_items", `{"query":"flush valve"}`, 1},
+		{"search_database", `{"query":"drop table lamp;"}`, 4}, {"postgres.lookup", `{"query":"drop table lamp"}`, 4},
+		{"search_database", `{"query":"DELETE FROM a WHERE b = 1"}`, 4}, {"lookup", `{"query":"\ufeffDROP TABLE a"}`, 4},
+		// Long documents.
+		{"create_document", `{"document":"` + strings.Repeat("A sentence of an article. ", 4000) + `"}`, 3},
+		{"create_note", `{"statement":"` + strings.Repeat("A sentence of an article. ", 4000) + `"}`, 3},
+		{"web_search", `{"query":"` + strings.Repeat("A sentence of an article. ", 4000) + `"}`, 1},
+		{"lookup", `{"sql":"SELECT 1` + strings.Repeat(" ", 90000) + `"}`, 4},
+		{"postgres.lookup", `{"query":"SELECT 1` + strings.Repeat(" ", 90000) + `"}`, 4},
+		{"lookup", `{"query":"/*` + strings.Repeat(" ", 40000) + `*/ DELETE FROM a WHERE b = 1"}`, 4},
 		{"db.lookup", `{"query":"drop table a"}`, 4}, {"db.lookup", `{"query":"with a as (select 1) delete from b"}`, 4},
 		{"db.lookup", `{"query":"revoke editor from ana"}`, 4}, {"lookup", `{"query":"do $$ begin delete from a; end $$"}`, 4},
 		{"lookup", `{"query":"select a into outfile '/tmp/a' from b"}`, 4},
@@ -75,6 +88,9 @@ func TestArgumentsRaiseTheLevel(t *testing.T) {
 		{"kb.search", `{"query":"mutation testing"}`, 1},
 		// Methods.
 		{"get", `{"method":"DELETE"}`, 4}, {"get", `{"method":"GET"}`, 1}, {"get", `{"method":"credit_card"}`, 1},
+		{"dictionary.lookup", `{"verb":"put"}`, 1}, {"list_orders", `{"shipping_method":"post"}`, 1},
+		{"get_payment", `{"method":"post"}`, 1}, {"get_page", `{"http_method":"post"}`, 4},
+		{"get_page", `{"method":"post","endpoint":"users/1"}`, 4}, {"get_page", `{"at":"https://a.example","verb":"put"}`, 4},
 		{"fetch", `{"method":"delete","url":"https://a.example"}`, 4},
 		{"fetch", `{"url":"https://a.example","options":{"method":"POST","body":"x"}}`, 4},
 		{"fetch", `{"url":"https://a.example","headers":{"X-HTTP-Method-Override":"PUT"}}`, 4},
@@ -114,6 +130,26 @@ func TestSettingsThatWeakenSecurityAreGrants(t *testing.T) {
 		{"repo.update", `{"collaborators":["eve"]}`, true},
 		{"profile.update", `{"role":"admin"}`, true},
 		{"contact.update", `{"role":"Manager"}`, false},
+		{"contact.update", `{"role":"Managing editor"}`, false},
+		{"copy_file", `{"path":"a","copy_to":"backup/a"}`, false},
+		{"mailbox.update", `{"copy_to":"eve@evil.example"}`, true},
+		{"update_row", `{"name":"Security","value":"0"}`, false},
+		{"update_row", `{"field":"Audit","value":"no"}`, false},
+		{"update_row", `{"name":"Security","value":"off"}`, true},
+		{"settings.update", `{"audit":0}`, true},
+		{"settings.update", `{"mfa":"none"}`, true},
+		{"settings.update", `{"audit_log":"none"}`, true},
+		{"create_task", `{"permissions":"none needed"}`, false},
+		{"create_task", `{"permissions":"no,admin"}`, true},
+		{"create_note", `{"verification":"none"}`, false},
+		{"settings.update", `{"public":1}`, true},
+		{"settings.update", `{"public":0}`, false},
+		{"profile.update", `{"roles":"admin, reader"}`, true},
+		{"profile.update", `{"role":"org_admin"}`, true},
+		{"profile.update", `{"roles":"reader, guest"}`, false},
+		{"settings.update", `{"mfa":{"status":false}}`, true},
+		{"settings.update", `{"op":"replace","path":"/security/mfa","value":false}`, true},
+		{"settings.update", `{"op":"replace","path":"/user/nickname","value":false}`, false},
 		{"mailbox.update", `{"redirect":"x@y.example"}`, true},
 		{"page.update", `{"redirect":"/new"}`, false},
 		{"file.update", `{"permission":"rw"}`, true},

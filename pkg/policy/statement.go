@@ -73,24 +73,35 @@ func forms(list ...string) *regexp.Regexp {
 	return regexp.MustCompile(strings.ReplaceAll("(?i)^("+strings.Join(list, "|")+")", "<n>", name))
 }
 
-// databases are words in names of tools. They say that an argument named query has a statement, not words to search
-// for.
-var databases = contentWords(strings.Fields(`query sql db database postgres postgresql mysql mariadb sqlite mssql
-	oracle bigquery snowflake redshift clickhouse duckdb warehouse neo cypher`))
+// maxStatement limits the bytes of a statement that are read.
+const maxStatement = 64 << 10
+
+// engines are words of names of tools that say that a query is a statement, and stores are words that say so unless the
+// tool searches. searching are the words of tools that search: their queries are words, and not statements.
+var (
+	engines = contentWords(strings.Fields(`sql postgres postgresql mysql mariadb sqlite mssql oracle bigquery snowflake
+		redshift clickhouse duckdb neo neo4j cypher`))
+	stores    = contentWords(strings.Fields("db database databases warehouse"))
+	searching = contentWords(strings.Fields("search searches searcher find finds finder"))
+)
 
 // statement judges an argument with a statement of SQL, Cypher or GraphQL. sql is set if the argument's name says
 // that it can only be a statement; then the first word decides. certain is set if the tool's name is that of a
-// database; then the short forms count too.
-func statement(key, v string, sql, certain bool) (worst demand) {
-	if len(v) > maxWords {
-		return demand{level: beliefs.L4, effects: []string{EffectWrite}, blast: beliefs.BlastExternal,
-			reversibility: beliefs.Irreversible, why: "the argument " + clip(key) + " is longer than the policy reads"}
+// database; then the short forms count too. search is set if the tool searches; then capitals are not enough.
+func statement(key, v string, sql, certain, search bool) (worst demand) {
+	v = strings.NewReplacer("\ufeff", "", "\u200b", "").Replace(v)
+	if len(v) > maxStatement {
+		if sql || certain {
+			return demand{level: beliefs.L4, effects: []string{EffectWrite}, blast: beliefs.BlastExternal,
+				reversibility: beliefs.Irreversible, why: "the argument " + clip(key) + " is longer than the policy reads"}
+		}
+		v = v[:maxStatement] // a document, which may be long
 	}
 	for _, d := range []dialect{{}, {backslash: true}} {
 		all := d.statements(v)
 		for i, s := range all {
 			ended := i+1 < len(all)
-			if j := demandOf(s, sql, certain || ended); j.level > worst.level {
+			if j := demandOf(s, sql, certain || ended, search); j.level > worst.level {
 				worst = j
 				worst.why = "the argument " + clip(key) + " has a statement that changes something"
 			}
@@ -104,7 +115,7 @@ func statement(key, v string, sql, certain bool) (worst demand) {
 }
 
 // demandOf judges one statement, in the form in which the method statements returns it.
-func demandOf(s string, sql, certain bool) demand {
+func demandOf(s string, sql, certain, search bool) demand {
 	s = strings.TrimSpace(strings.TrimLeft(explained.ReplaceAllString(s, ""), "( \t\r\n"))
 	flat := strings.Join(strings.Fields(s), " ")
 	words := strings.FieldsFunc(strings.ToLower(flat), func(r rune) bool { return r == ' ' || r == '(' || r == ',' })
@@ -131,7 +142,8 @@ func demandOf(s string, sql, certain bool) demand {
 		return destroys
 	case first == "with" && writesInside.MatchString(flat):
 		return destroys
-	case !sql && !strict.MatchString(flat) && !((certain || upperCase.MatchString(flat)) && short.MatchString(flat)):
+	case !sql && !strict.MatchString(flat) &&
+		!((certain || !search && upperCase.MatchString(flat)) && short.MatchString(flat)):
 		return demand{}
 	case ofSession(words, flat):
 		return demand{}
