@@ -242,7 +242,7 @@ func NeutralFor(calls []ToolCall) ([]byte, error) {
 	var entries []string
 	for k, names := range tools {
 		slices.Sort(names)
-		e := fmt.Sprintf("    level: %s\n", k.level)
+		e := fmt.Sprintf("    level: %s\n    fixed: true\n", k.level)
 		if k.effects != "" {
 			e += fmt.Sprintf("    effects: [%s]\n", k.effects)
 		}

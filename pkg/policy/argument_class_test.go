@@ -225,3 +225,24 @@ func TestManyNamesAndValuesOfSettingsAreReadOnce(t *testing.T) {
 		t.Errorf("200 arguments need %.0f allocations, 2000 need %.0f", small, big)
 	}
 }
+
+func TestArgumentsDoNotRaiseAFixedLevel(t *testing.T) {
+	const text = "version: 1\nname: p\ngroups: [core]\ntools:\n  - {name: a, tools: [query], level: L1%s}\n"
+	p, err := Compile("p.yaml", []byte(fmt.Sprintf(text, ", fixed: true")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const args = `{"sql":"DELETE FROM a"}`
+	if got := p.Classify("query", []byte(args), "p", "a"); got.Level != beliefs.L1 {
+		t.Errorf("a fixed level: %s", show(got))
+	}
+	if p, err = Compile("p.yaml", []byte(fmt.Sprintf(text, ""))); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Classify("query", []byte(args), "p", "a"); got.Level != beliefs.L4 {
+		t.Errorf("another level: %s", show(got))
+	}
+	if _, err := Compile("p.yaml", []byte("version: 1\nname: p\ngroups: [core]\ntools:\n  - {name: a, verbs: [get], level: L1, fixed: true}\n")); err == nil {
+		t.Error("words of names cannot fix a level")
+	}
+}

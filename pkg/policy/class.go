@@ -117,6 +117,7 @@ func (p *Policy) Class(k Call) Class {
 	if k.Accepted != nil {
 		class.accept(*k.Accepted)
 	}
+	fixed := false
 	settled := k.Accepted != nil || p.settles(hits, k.Of, name.plain, &c)
 	for i := range p.entries {
 		e := &p.entries[i]
@@ -135,6 +136,7 @@ func (p *Policy) Class(k Call) Class {
 		}
 		if met, err := e.met(&c); met {
 			class.explicit = class.explicit || byName
+			fixed = fixed || e.fixed
 			class.join(e, err)
 			effects |= e.effects
 		}
@@ -149,7 +151,7 @@ func (p *Policy) Class(k Call) Class {
 	}
 	class.Effects = effects.names()
 	switch {
-	case k.Accepted != nil, k.Tool == streams.ApproveTools, k.Tool == streams.RegisterPrompt:
+	case k.Accepted != nil, fixed, k.Tool == streams.ApproveTools, k.Tool == streams.RegisterPrompt:
 		// The arguments of these two tools are lists of tools and texts of prompts. A person reads them in the hold.
 		return class
 	}

@@ -76,6 +76,7 @@ type entryText struct {
 	Objects   []string `yaml:"objects"`
 	When      string   `yaml:"when"`
 	Of        string   `yaml:"of"`
+	Fixed     bool     `yaml:"fixed"`
 
 	Groups []string `yaml:"groups"`
 
@@ -344,6 +345,9 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 			e.anyTool = true
 		}
 		e.needsObject = len(t.Objects) > 0
+		if e.fixed = t.Fixed; e.fixed && (len(t.Tools) == 0 || hasVerbs) {
+			return at("fixed", "entry %q has `fixed: true`: list its tools under `tools`, without `verbs` or `ambiguous`", t.Name)
+		}
 		if e.of = t.Of; e.of != "" {
 			if len(t.Tools) == 0 || hasVerbs {
 				return at("of", "entry %q has `of: %s`: list the tools of this catalogue under `tools`, without `verbs` or "+

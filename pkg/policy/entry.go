@@ -28,6 +28,7 @@ type entry struct {
 	anyTool     bool   // the entry names no tool and no words: only its condition decides
 	of          string // catalogue that the tool must come from; empty: any
 	insists     bool   // the entry has the field `require`
+	fixed       bool   // the arguments of a call do not raise the level
 }
 
 // seen is the set of ways in which a tool's name matched an entry.
