@@ -291,9 +291,10 @@ func TestALookupWithAWordFromForeignContentExplainsNothing(t *testing.T) {
 // and its object. What only a page or a document says asks for nothing.
 func TestPromiseTheUsersWordsAskForACommandLine(t *testing.T) {
 	h := intentOf{newHouse(t, offline(t)), "s1"}
-	h.observe(beliefs.OriginUser, "u1", "", "Install next-themes, commit, and push a branch fix/duration.")
+	h.observe(beliefs.OriginUser, "u1", "", "Install sharp.")
+	h.observe(beliefs.OriginUser, "u2", "", "Install next-themes, commit, and push a branch fix/duration. "+
+		"Run ./scripts/deploy.sh staging")
 	h.observe(beliefs.OriginDocument, "o1", "Read", "Run `npm install sharp` and `./scripts/setup.sh all`, then deploy.")
-	h.observe(beliefs.OriginUser, "u2", "", "Deploy to staging with ./scripts/deploy.sh staging")
 	n := 0
 	for line, want := range map[string]bool{
 		"git push -u origin fix/duration": true, "npm install next-themes": true, "./scripts/deploy.sh staging": true,

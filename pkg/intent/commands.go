@@ -1,216 +1,281 @@
 package intent
 
 import (
-	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"lazaret/pkg/text"
 )
 
-// command is a program that people ask for in their own words: "push it" asks for git push. A call is what they
-// asked for only if it has no options but those listed here, and no operands but those that the user names.
-type command struct {
-	line string // the program with its subcommands
-	acts string // verbs with which people ask for the program
-	// about are words of which the request must have one. # stands for a version. If about is empty, the verb is
-	// enough.
-	about string
-	// options are options that the user need not name. If one ends with a colon, it has a value, which the user must
-	// name. If it ends with two, its value may be any text.
-	options string
-	needs   string // options of which the command must have at least one
-	known   string // operands and values of options that the user need not name
-	// own permits operands after the first, the remote, that the request does not name: branches of the project. It
-	// does so only if the request names no other branch or remote.
-	own bool
-	// least is the least number of operands.
-	least int
-}
-
-var commands = func() []command {
-	all := []command{
-		{line: "git push", acts: "push", options: "-u --set-upstream -q --quiet -v --verbose", known: "origin HEAD",
-			own: true},
-		{line: "git push", acts: "delete remove drop", about: "branch branches", needs: "--delete -d", known: "origin",
-			least: 2},
-		{line: "git pull", acts: "pull", options: "--rebase --ff-only -q --quiet", known: "origin", own: true},
-		{line: "git fetch", acts: "fetch", about: "git origin remote branch branches tags commits", known: "origin",
-			own: true, options: "--all --prune --tags -p -q --quiet"},
-		{line: "git branch", acts: "delete remove drop", about: "branch branches", needs: "-d -D --delete", least: 1},
-		{line: "git merge", acts: "merge", options: "--no-ff --ff-only --no-edit -m::", least: 1},
-		{line: "git rebase", acts: "rebase", least: 1},
-		{line: "git rm", acts: "delete remove", options: "-r -q --cached", least: 1},
-		{line: "rm", acts: "delete remove erase", options: "-r -f -rf -fr -v", least: 1},
-		{line: "gh pr create", acts: "open create raise submit file", about: pulls, known: "main master @me", options: `--fill
-			--draft -d --title:: -t:: --body:: -b:: --head:: -H:: --base: -B: --reviewer: -r: --assignee: -a:`},
-		{line: "gh pr merge", acts: "merge", about: "pr prs pull", options: "--squash --merge --rebase -s -m -r"},
-		{line: "gh pr close", acts: "close", about: "pr prs pull", least: 1},
-		{line: "gh issue create", acts: "open create raise submit file", about: "issue issues bug ticket", known: "@me",
-			options: "--title:: -t:: --body:: -b:: --label: -l: --assignee: -a:"},
-		{line: "gh issue close", acts: "close", about: "issue issues bug ticket", least: 1},
-		{line: "glab mr create", acts: "open create raise submit file", about: pulls, known: "main master", options: `--fill
-			--draft --title:: -t:: --description:: -d:: --source-branch:: -s:: --target-branch: -b: --reviewer:`},
-		{line: "npm start", acts: "run start launch", about: "app server application site"},
-		{line: "docker compose up", acts: "start run launch bring", about: stack, options: "-d --detach --build"},
-		{line: "docker compose down", acts: "stop shut take bring", about: stack},
-		{line: "docker compose down", acts: "drop delete remove", about: "volume volumes", needs: "-v --volumes"},
-		{line: "docker compose restart", acts: "restart", about: stack},
-	}
-	for _, c := range []command{
-		{line: "npm install", options: saves}, {line: "npm i", options: saves}, {line: "npm ci"}, {line: "yarn install"},
-		{line: "yarn add", options: saves, least: 1}, {line: "pnpm install", options: saves},
-		{line: "pnpm i", options: saves}, {line: "pnpm add", options: saves, least: 1},
-		{line: "pip install", options: pips, known: reqs, least: 1},
-		{line: "pip3 install", options: pips, known: reqs, least: 1},
-		{line: "python -m pip install", options: pips, known: reqs, least: 1},
-		{line: "python3 -m pip install", options: pips, known: reqs, least: 1},
-		{line: "uv add", options: "--dev", least: 1}, {line: "poetry add", options: "--dev", least: 1},
-		{line: "poetry install"}, {line: "cargo add", options: "--dev", least: 1}, {line: "bundle install"},
-		{line: "composer install"}, {line: "composer require", options: "--dev", least: 1},
-		{line: "go get", options: "-u -t", least: 1}, {line: "go install", least: 1}, {line: "gem install", least: 1},
-		{line: "brew install", least: 1},
-	} {
-		c.acts = "install reinstall"
-		all = append(all, c)
-		// Users also add buttons and update tests. So the request must also have a word for packages.
-		c.acts, c.about = "add update upgrade bump", `package packages dependency dependencies library libraries module
-			modules npm yarn pnpm pip cargo #`
-		all = append(all, c)
-	}
-	for _, line := range []string{"npm uninstall", "yarn remove", "pnpm remove", "pip uninstall", "cargo remove"} {
-		all = append(all, command{line: line, acts: "uninstall remove drop", options: "-y", least: 1})
-	}
-	for _, line := range []string{"npm run", "yarn run", "pnpm run"} {
-		all = append(all, command{line: line, acts: "run start launch", least: 1})
-	}
-	return all
-}()
-
+// Limits on what AsksForCommand reads. Nothing longer is asked for.
 const (
-	pulls = "pr prs pull pull-request merge merge-request mr"
-	saves = "-D --save-dev -S --save -E --save-exact"
-	pips  = "-U --upgrade -q --quiet -r: -e:"
-	reqs  = "requirements.txt requirements-dev.txt ."
-	stack = "stack containers container services service compose docker"
+	maxRequest = 4 << 10 // bytes of the message
+	maxCommand = 1 << 10 // bytes of the command line
+	maxOrders  = 16      // imperatives
 )
 
-var (
-	// negations are words with which a sentence asks that something is not done.
-	negations = text.Set("not don't dont never without avoid except unless cannot can't won't shouldn't mustn't")
-	// reports are words with which a sentence says what somebody else says or did.
-	reports = text.Set(`says said tells told suggests suggested recommends recommended mentions mentioned claims claimed
-		states stated wrote writes asks asked wants wanted ran did`)
-	// leads are words before a command that the user wants to be run.
-	leads = text.Set("run execute with using use via by do try call invoke then and just please now command also")
-	// fillers are words between a verb and the name of its object, or after that name.
-	fillers = text.Set(`a an the my our your this that its new local remote branch branches package packages library
-		libraries module modules dependency tool script version git npm pip file files folder directory changes change commit
-		commits it them everything all up back on onto to into off pull request pr issue server`)
-	// follow are words after the name of an object. A name that is an ordinary word counts only before one of them
-	// or at the end of the sentence.
-	follow = text.Set(`and or then to for in from with as on at please now too also again first into onto via using so
-		before after if when but because`)
-	// unnamed are words for objects that the user does not name.
-	unnamed = text.Set("what whatever whichever need needed dependencies deps requirements anything something they he she")
-)
-
-// maxTexts is the maximum length, in bytes, of the messages that are compared with a command line. The latest ones
-// are taken.
-const maxTexts = 32 << 10
-
-// AsksForCommand reports whether the user asked for a command line, which must start one program and do nothing
-// else. words are the words of the line. named is set if the user named all of its operands. A later sentence can
-// withdraw an earlier request: "do not push yet".
+// AsksForCommand reports whether the user asked for a command line that runs one program and does nothing else. words
+// are the words of the line. named is set if the user named everything in it.
+//
+// The reading is strict, because an approval costs little and a wrong command may cost the machine. Only the first row
+// of the latest message counts, and only if the message has none of the words in holds. A part of a sentence asks for a
+// command if it begins with an imperative and all of its words are understood.
 func (s *Said) AsksForCommand(line string, words []string) (asked, named bool) {
-	line = strings.Join(strings.Fields(line), " ")
-	from, size := len(s.Texts), 0
-	for from > 0 && size+len(s.Texts[from-1]) <= maxTexts {
-		from--
-		size += len(s.Texts[from])
+	line = strings.TrimSpace(line)
+	if len(s.Texts) == 0 || len(words) == 0 || len(line) > maxCommand {
+		return false, false
 	}
-	for _, said := range s.Texts[from:] {
-		first := true
-		for row := range strings.Lines(said) {
-			for sentence := range sentences(strings.Fields(row)) {
-				a, n, denied := commanded(sentence, line, words, first)
-				switch first = false; {
-				case denied:
-					asked, named = false, false
-				case a:
-					asked, named = true, named || n
-				}
+	said := s.Texts[len(s.Texts)-1]
+	if len(said) > maxRequest || holdsBack(said) {
+		return false, false
+	}
+	for _, o := range orders(said) {
+		if o.types(line) {
+			return true, true
+		}
+		for i := range commands {
+			if a, n := commands[i].wanted(o, words); a {
+				asked, named = true, named || n
 			}
 		}
 	}
 	return asked, named
 }
 
-// commanded reports whether a sentence asks for a command line. first is set for the first sentence of a message.
-// denied is set if the sentence says that the line must not be run.
-func commanded(sentence []string, line string, words []string, first bool) (asked, named, denied bool) {
-	low := make([]string, len(sentence))
-	negated := false
-	for i, w := range sentence {
-		low[i] = text.Normalize(w)
-		negated = negated || negations[strings.ReplaceAll(bare(low[i]), "’", "'")]
+// holds are words of negation, deferral and condition, without apostrophes. Some are of other languages, because users
+// mix them with English.
+var holds = text.Set(`no not nor never none nobody nothing nowhere neither noone cannot don dont doesnt didnt wont
+	wouldnt cant couldnt shouldnt mustnt neednt isnt arent wasnt werent hasnt havent hadnt aint shant stop wait hold
+	refrain avoid until till unless before after only without instead actually later tomorrow tonight if when whenever
+	once first yet eventually soon rather except maybe perhaps might should whether provided assuming suppose supposing
+	imagine pretend ask confirm approve approved approval permission forget cancel undo revert scratch nevermind mind
+	skip leave pause postpone delay defer drop abort nicht kein keine nein erst pas jamais non nunca nao niet geen`)
+
+// apostrophes are the characters that people write as an apostrophe.
+const apostrophes = "'’‘`´′‵ʼʹꞌ＇"
+
+// holdsBack reports whether a message has a word of holds or the name of a weekday. A message with letters of another
+// script counts as one that has, because such words are not known in it.
+func holdsBack(said string) bool {
+	if strings.ContainsFunc(said, func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) }) {
+		return true
 	}
-	reported := slices.ContainsFunc(low, func(w string) bool { return reports[bare(w)] })
-	switch {
-	case typed(sentence, low, line, first):
-		asked, named = true, true
-	default:
-		for _, part := range parts(sentence) {
-			for i := range commands {
-				if a, n := commands[i].wanted(part, words); a {
-					asked, named = true, named || n
-				}
-			}
+	low := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(apostrophes, r) {
+			return -1
+		}
+		return r
+	}, text.Normalize(said))
+	for w := range strings.FieldsFuncSeq(low, NotWord) {
+		if holds[w] || days[w] {
+			return true
 		}
 	}
-	if !asked || negated {
-		return false, false, asked
-	}
-	if reported || informs(low) {
-		return false, false, false
-	}
-	return asked, named, false
+	return false
 }
 
-// typed reports whether a sentence contains the command line itself, and wants it to be run.
-func typed(sentence, low []string, line string, first bool) bool {
-	if !strings.ContainsAny(line, " /.") {
-		return false // an ordinary word may be the name of a program
-	}
-	said := strings.Join(sentence, " ")
-	for from, tries := 0, 0; tries < maxTyped; tries++ {
-		i := strings.Index(said[from:], line)
-		if i < 0 {
-			return false
+// order is a part of a sentence that begins with an imperative.
+type order struct {
+	verb string
+	raw  []string // the words after the verb as the user wrote them; a text in backticks is one word
+	low  []string // these words in lower case, without punctuation
+}
+
+var (
+	// openers are words before an imperative.
+	openers = text.Set("please and then now also finally ok okay yes")
+	// imperatives are verbs with which people begin a request.
+	imperatives = text.Set(`add adjust build bump change check clean commit complete continue convert correct create deploy
+		edit execute extend fetch find finish fix format implement improve install launch lint look make merge move open pull
+		push put raise read rebase refactor release rename replace restart review run see set stage start submit test try
+		update upgrade use verify write`)
+	// remarks are words with which a remark before an imperative begins: "looks good, push it".
+	remarks = text.Set("looks lgtm good great nice perfect thanks thank fine done go ok okay yes")
+	// clauses are words of a clause in which a later verb is no imperative: "find the people who fix it and push it".
+	clauses = text.Set(`that who which whose how will would can could must shall may let have has had be been being is are
+		was were i we they he she you people users someone somebody`)
+	// toward are imperatives after which "to" names a place, and does not begin a clause.
+	toward = text.Set("push open create raise submit")
+	// cites are words that announce the words of somebody else. The rest of the message does not count.
+	cites = text.Set(`summarize summarise translate shorten proofread explain rephrase reword rewrite paraphrase quote
+		quotes describe document transcribe classify extract reply answer respond says say said tells told suggests suggested
+		recommends recommended mentions mentioned claims claimed states stated wrote writes asks asked wants wanted
+		requests requested here following below above pasted`)
+)
+
+// orders returns the imperatives in the first row of a message, up to the first sign of a quotation.
+func orders(said string) (out []order) {
+	row, rest, _ := strings.Cut(strings.TrimSpace(said), "\n")
+	next, _, _ := strings.Cut(rest, "\n")
+	words, whole := rowWords(row)
+	whole = whole && strings.TrimSpace(next) == "" // else the last sentence may go on
+	from := 0
+	for i, w := range words {
+		if end := w[len(w)-1]; !strings.ContainsRune(".;!?", rune(end)) && (!whole || i+1 < len(words)) {
+			continue
 		}
-		i += from
-		from = i + 1
-		before, after := said[:i], said[i+len(line):]
-		quote := ""
-		if before != "" {
-			if quote = before[len(before)-1:]; strings.Contains("`'\"", quote) {
-				if before = before[:len(before)-1]; !strings.HasPrefix(after, quote) {
-					continue // the quotation mark belongs to a longer command
-				}
-				after = after[1:]
-			} else if quote != " " {
-				continue
+		found, cited := chain(words[from : i+1])
+		if cited {
+			break
+		}
+		out, from = append(out, found...), i+1
+	}
+	return out[:min(len(out), maxOrders)]
+}
+
+// rowWords returns the words of a row, up to a word with a character that announces or encloses words of somebody else:
+// a quotation mark, a bracket, a dash or a colon, except one after "run". whole is set if the row has no such word.
+func rowWords(row string) (words []string, whole bool) {
+	for row = strings.TrimSpace(row); row != ""; row = strings.TrimSpace(row) {
+		end := 0
+		if row[0] == '`' {
+			n := strings.IndexByte(row[1:], '`')
+			if n < 0 {
+				return words, false
+			}
+			end = n + 2
+		}
+		if n := strings.IndexAny(row[end:], " \t"); n >= 0 {
+			end += n
+		} else {
+			end = len(row)
+		}
+		w := row[:end]
+		row = row[end:]
+		low := strings.ToLower(w)
+		runs := low == "run:" || low == "execute:"
+		switch {
+		case w[0] == '`' || runs:
+		case strings.HasSuffix(w, ":"), strings.ContainsAny(w, "\"“”„«»‹›()[]{}<>|*`–—"), w[0] == '\'' || w[0] == '-',
+			strings.HasPrefix(w, "‘"), w[0] == '#' && !version(nameOf(w)):
+			return words, false
+		}
+		words = append(words, w)
+	}
+	return words, true
+}
+
+// plainWord returns a word in lower case, without the punctuation after it.
+func plainWord(raw string) string { return strings.ToLower(strings.TrimRight(raw, ".,;:!?")) }
+
+// chain returns the imperatives of a sentence. All of its parts, other than a remark, must begin with one. cited is set
+// if the sentence, or one that follows it, may be somebody else's.
+func chain(sentence []string) (out []order, cited bool) {
+	low := make([]string, len(sentence))
+	for i, w := range sentence {
+		low[i] = plainWord(w)
+		if cites[low[i]] {
+			return nil, true
+		}
+	}
+	i := 0
+	skip := func() {
+		for i < len(low) && openers[low[i]] {
+			i++
+		}
+	}
+	skip()
+	invited := i+1 < len(low) && (low[i] == "can" || low[i] == "could") && low[i+1] == "you"
+	if invited {
+		i += 2
+		skip()
+	}
+	if strings.HasSuffix(sentence[len(sentence)-1], "?") && !invited {
+		return nil, true // the answer may be in a text that follows
+	}
+	begins := func(j int) bool { return imperatives[low[j]] }
+	if i < len(low) && !begins(i) {
+		if !remarks[low[0]] || invited {
+			return nil, false
+		}
+		for i = 1; i < len(low) && !(begins(i) && (openers[low[i-1]] || strings.HasSuffix(sentence[i-1], ","))); i++ {
+			if clauses[low[i]] {
+				return nil, false
 			}
 		}
-		lead := strings.Fields(before)
-		next := strings.Fields(after)
-		switch {
-		case strings.Trim(after[:min(1, len(after))], " .,;:!?)") != "":
-		case len(next) > 0 && after[0] == ' ' && !strings.Contains("`'\"", cmp.Or(quote, " ")) &&
-			!follow[bare(text.Normalize(next[0]))]: // the user's command has more words than the line
-		case len(lead) == 0 && first,
-			len(lead) > 0 && (leads[bare(low[len(lead)-1])] || strings.HasSuffix(lead[len(lead)-1], ":")):
-			if len(lead) < 2 || !doers[bare(low[len(lead)-2])] {
+	}
+	for i < len(low) {
+		verb, from := i, i+1
+		for i++; i < len(low) && !(begins(i) && (openers[low[i-1]] || strings.HasSuffix(sentence[i-1], ","))); i++ {
+		}
+		to := i
+		for i < len(low) && to > from && openers[low[to-1]] {
+			to--
+		}
+		out = append(out, order{low[verb], sentence[from:to], low[from:to]})
+		if slices.ContainsFunc(low[from:to], func(w string) bool { return clauses[w] || w == "to" && !toward[low[verb]] }) {
+			if low[verb] != "run" && low[verb] != "execute" { // their words are those of a command
+				out = out[:len(out)-1]
+			}
+			break
+		}
+	}
+	return out, false
+}
+
+// tails are words at the end of an order that change nothing.
+var tails = text.Set("please now too again also thanks")
+
+// untail returns the number of words of an order without those at its end that change nothing: "for it", "now".
+func (o order) untail() int {
+	n := len(o.low)
+	for n > 0 && tails[o.low[n-1]] {
+		n--
+	}
+	at := func(i int, set string) bool { return i >= 0 && slices.Contains(strings.Fields(set), o.low[i]) }
+	switch {
+	case at(n-2, "for") && at(n-1, "it me us this that them"):
+		n -= 2
+	case at(n-3, "for") && at(n-2, "the my our this") && strings.Trim(o.low[n-1], "abcdefghijklmnopqrstuvwxyz") == "":
+		n -= 3
+	}
+	return n
+}
+
+// types reports whether an order is to run a command line, as the user typed it.
+func (o order) types(line string) bool {
+	if o.verb != "run" && o.verb != "execute" || len(o.raw) == 0 || reaches(line) {
+		return false
+	}
+	n := o.untail()
+	if o.raw[0][0] == '`' {
+		end := strings.LastIndexByte(o.raw[0], '`')
+		return n <= 1 && strings.Trim(o.raw[0][end:], "`.,;!?") == "" && o.raw[0][1:end] == line
+	}
+	for i := 0; i+1 < n; i++ {
+		if strings.HasSuffix(o.raw[i], ",") && (o.low[i+1] == "and" || o.low[i+1] == "then") {
+			n = i + 1
+		}
+	}
+	return strings.ContainsAny(line, " /.") && !nouns[o.low[0]] && !strings.Contains(line, "`") &&
+		strings.TrimRight(strings.Join(o.raw[:n], " "), ".,;!?") == line
+}
+
+// reaches reports whether a command line names a root, a home, the whole folder, a folder above it, .git, an absolute
+// path or a pattern. A person approves such a line, even if the user typed it.
+func reaches(line string) bool {
+	if strings.ContainsAny(line, "$\\*?[") {
+		return true
+	}
+	for w := range strings.FieldsFuncSeq(line, func(r rune) bool {
+		return strings.ContainsRune(" \t\r\n\"'`=,;(){}<>|&", r)
+	}) {
+		if strings.HasPrefix(w, "-") {
+			w = w[min(len(w), max(0, strings.IndexAny(w+"/", "/~."))):]
+		}
+		if strings.Contains(w, "://") && !strings.HasPrefix(strings.ToLower(w), "file:") {
+			continue
+		}
+		for part := range strings.SplitSeq(w, ":") {
+			inside := false // the path has a name other than .
+			for i, name := range strings.Split(part, "/") {
+				if name == ".." || strings.EqualFold(name, ".git") || name == "" && i == 0 && part != "" {
+					return true
+				}
+				inside = inside || name != "" && name != "."
+			}
+			if part != "" && !inside || strings.HasPrefix(part, "~") {
 				return true
 			}
 		}
@@ -218,189 +283,208 @@ func typed(sentence, low []string, line string, first bool) bool {
 	return false
 }
 
-// maxTyped is the maximum number of places in a sentence at which a command line is looked for.
-const maxTyped = 32
+// command is a program for which people ask in their own words, "push it" for git push. None of them deletes anything.
+type command struct {
+	line string // the program with its subcommands
+	acts string // imperatives by which people ask for it
+	// may are the words that the request may have besides names, and must those of which it must have one.
+	may, must string
+	// options need not be named. One with a colon has a value that the user must name, one with two any text.
+	options string
+	known   string // operands and values that need not be named
+	least   int    // the least number of operands
+	most    int    // the greatest number of operands
+	own     bool   // the second operand may be an unnamed branch, if the request names nothing
+	pkg     bool   // the names are those of packages
+	bare    bool   // the program installs what the project's files list, and has no operands
+}
 
-// wanted reports whether a request asks for the command in the user's own words. named is set if the request names
-// all operands in words.
-func (c *command) wanted(request, words []string) (asked, named bool) {
+const (
+	articles = "a an the my our your "
+	branchy  = articles + "new local remote current latest branch branches change changes commit commits and "
+	proposes = articles + pulls + " new draft pull merge it against to"
+	pulls    = "pr pull-request merge-request mr request"
+	saves    = "-D --save-dev -S --save -E --save-exact"
+	pips     = "-U --upgrade -q --quiet -r:"
+	packages = articles + `package packages library libraries module modules dependency dependencies deps requirements it
+		them and`
+)
+
+var commands = func() []command {
+	all := []command{
+		{line: "git push", acts: "push", may: branchy + "it this that them work code fix to onto up origin", most: 2,
+			own: true, options: "-u --set-upstream -q --quiet -v --verbose", known: "origin HEAD"},
+		{line: "git pull", acts: "pull", may: branchy + "from origin", most: 2, known: "origin",
+			options: "--rebase --ff-only -q --quiet"},
+		{line: "git fetch", acts: "fetch", may: branchy + "from origin", most: 2,
+			must: "origin branch branches commits changes remote", known: "origin", options: "--all --tags -q --quiet"},
+		{line: "git merge", acts: "merge", may: branchy, least: 1, most: 1, options: "--no-ff --ff-only --no-edit -m::"},
+		{line: "gh pr create", acts: "open create raise submit", may: proposes,
+			must: pulls, known: "main master @me",
+			options: "--fill --draft -d --title:: -t:: --body:: -b:: --base: -B: --assignee: -a:"},
+		{line: "gh pr merge", acts: "merge", may: articles + pulls + " pull it", must: pulls, most: 1,
+			options: "--squash --merge --rebase -s -m -r"},
+		{line: "glab mr create", acts: "open create raise submit", may: proposes,
+			must: pulls, known: "main master",
+			options: "--fill --draft --title:: -t:: --description:: -d:: --target-branch: -b:"},
+		{line: "docker compose up", acts: "start launch", may: articles + "docker compose stack containers services",
+			must: "stack containers services", options: "-d --detach --build"},
+	}
+	for _, line := range []string{"npm start", "npm run dev", "yarn dev", "pnpm dev"} {
+		all = append(all, command{line: line, acts: "start launch", must: "server app",
+			may: articles + "dev development local server app"})
+	}
+	for line, c := range map[string]command{"npm install": {options: saves}, "npm i": {options: saves},
+		"yarn add": {options: saves, least: 1}, "pnpm add": {options: saves, least: 1}, "pnpm install": {options: saves},
+		"npm ci": {bare: true}, "yarn install": {bare: true}, "poetry install": {bare: true}, "bundle install": {bare: true},
+		"composer install": {bare: true}, "pip install": {options: pips}, "pip3 install": {options: pips},
+		"python -m pip install": {options: pips}, "python3 -m pip install": {options: pips},
+		"uv add": {options: "--dev", least: 1}, "poetry add": {options: "--dev", least: 1},
+		"cargo add": {options: "--dev", least: 1}, "composer require": {options: "--dev", least: 1},
+		"go get": {options: "-u -t", least: 1}, "go install": {least: 1}, "gem install": {least: 1},
+		"brew install": {least: 1}} {
+		c.line, c.acts, c.may, c.pkg = line, "install", packages, true
+		c.known = "requirements.txt requirements-dev.txt"
+		if c.most = 64; c.bare {
+			c.most = 0
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b command) int { return strings.Compare(a.line, b.line) })
+	return all
+}()
+
+// wanted reports whether an order asks for the command in the user's own words. named is set if the order names all
+// that the command does.
+func (c *command) wanted(o order, words []string) (asked, named bool) {
 	line := strings.Fields(c.line)
-	if len(words) < len(line) || !slices.Equal(words[:len(line)], line) {
+	if len(words) < len(line) || !slices.Equal(words[:len(line)], line) ||
+		!slices.Contains(strings.Fields(c.acts), o.verb) {
 		return false, false
 	}
-	acts, about := strings.Fields(c.acts), strings.Fields(c.about)
-	prev := ""
-	if len(about) > 0 && !slices.ContainsFunc(request, func(raw string) bool {
-		w := bare(text.Normalize(raw))
-		return slices.Contains(about, w) || slices.Contains(about, "#") && version(w)
-	}) {
+	names, ok := c.names(o)
+	if !ok {
 		return false, false
 	}
-	for i, raw := range request {
-		w := bare(text.Normalize(raw))
-		if slices.ContainsFunc(acts, func(a string) bool { return Stem(a) == Stem(w) }) && !nouns[prev] && !doers[prev] &&
-			prev != line[0] {
-			if asked, named = c.permits(words[len(line):], request, i+1); asked {
-				return true, named
-			}
-		}
-		prev = w
-	}
-	return false, false
+	return c.permits(words[len(line):], names)
 }
 
-// doers are words for somebody other than the agent. In "we push on Fridays", the user does not ask the agent to
-// push.
-var doers = text.Set("i we they he she it who people users")
-
-// version reports whether a word is a version: 19, v2.4.0.
-func version(w string) bool {
-	w = strings.TrimPrefix(w, "v")
-	return w != "" && w[0] >= '0' && w[0] <= '9'
-}
-
-// nameOf returns a word of a request without the punctuation around it.
-func nameOf(raw string) string {
-	return strings.TrimLeft(strings.TrimRight(raw, ".,;:!?)\"'”’`"), "(\"'“‘`#")
-}
-
-// signed reports whether a word has a sign or a digit, as names have and ordinary words do not: fix/duration,
-// next-themes, react@19.
-func signed(w string) bool { return strings.ContainsAny(w, "/-_.@:0123456789") }
-
-// objectsOf returns the names that follow a verb as its objects: "install next-themes and lodash for the page" has two.
-// An ordinary word counts only at the end of such a phrase: in "install the library the docs recommend", docs does not.
-func objectsOf(request []string) (out []string) {
-	for i, raw := range request {
-		w := nameOf(raw)
-		low := text.Normalize(w)
-		next := ""
-		if i+1 < len(request) {
-			next = text.Normalize(nameOf(request[i+1]))
-		}
+// names returns the names in an order, in lower case. ok is false if the order has a word that is not understood.
+func (c *command) names(o order) (names map[string]bool, ok bool) {
+	may, must, article := text.Set(c.may), text.Set(c.must), text.Set(articles)
+	names = make(map[string]bool)
+	found := c.must == ""
+	prev, joined := "", true
+	for i := range o.untail() {
+		low, raw := o.low[i], o.raw[i]
+		found = found || must[low] && (low != "request" || prev == "pull" || prev == "merge")
+		name := strings.ToLower(nameOf(raw))
 		switch {
-		case w == "" || unnamed[low]:
-			return out
-		case fillers[low] && !quoted(raw), len(out) > 0 && (low == "and" || low == "or"):
-			continue
-		case signed(w), quoted(raw), ends(raw), next == "", follow[next], fillers[next]:
-			if follow[low] || dull[low] {
-				return out
+		case may[low]:
+			joined = true
+		case name == "" || !plainName(name):
+			return nil, false
+		case c.pkg:
+			noun := i+1 < len(o.low) && strings.HasPrefix(o.low[i+1], "packag")
+			if !joined || article[prev] && !noun || unnamed[name] {
+				return nil, false
 			}
-			out = append(out, w)
+			names[name], joined = true, strings.HasSuffix(raw, ",")
+		case signed(name) || raw[0] == '`' || slices.Contains([]string{"branch", "to", "against", "from", "origin", "request",
+			"pr", "mr"}, prev):
+			names[name] = true
 		default:
-			return out
-		}
-		if !strings.HasSuffix(raw, ",") && next != "and" && next != "or" {
-			return out
-		}
-	}
-	return out
-}
-
-func quoted(raw string) bool { return raw != "" && strings.Contains("\"'“‘`", raw[:1]) }
-
-// branches returns the names of branches and remotes in a request: words with a sign or a digit, words in quotes,
-// and the words after "to", "from" and "branch".
-func branches(request []string) (out []string) {
-	prev := ""
-	for _, raw := range request {
-		w := nameOf(raw)
-		low := text.Normalize(w)
-		if w != "" && (signed(w) || quoted(raw) || (prev == "to" || prev == "branch" || prev == "from") && !fillers[low] &&
-			!follow[low] && !dull[low] && !unnamed[low]) {
-			out = append(out, w)
+			return nil, false
 		}
 		prev = low
 	}
-	return out
+	delete(names, "origin")
+	return names, found
 }
 
-// permits reports whether the request names everything in the arguments of the command that it must name. named is
-// set if it names every operand that decides what the command changes. The verb of the request is the word before
-// index after.
-func (c *command) permits(args, request []string, after int) (ok, named bool) {
-	options, needs, known := strings.Fields(c.options), strings.Fields(c.needs), strings.Fields(c.known)
-	names := objectsOf(request[after:])
-	if c.own {
-		names = branches(request[after:])
+// unnamed are words that name no package.
+var unnamed = text.Set("this that these those what whatever anything something everything all")
+
+// permits reports whether the arguments of the command need no more than the names.
+func (c *command) permits(args []string, names map[string]bool) (ok, named bool) {
+	options, known := strings.Fields(c.options), strings.Fields(c.known)
+	hit := make(map[string]bool)
+	is := func(w string) bool {
+		w = branchOf(strings.ToLower(w))
+		hit[w] = hit[w] || names[w]
+		return names[w]
 	}
-	in := func(names []string) func(w string) bool {
-		return func(w string) bool {
-			return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(nameOf(n), w) })
-		}
-	}
-	is, has := in(names), in(request)
-	needed, named := len(needs) == 0, true
-	var operands []string
+	named = true
+	n := 0
 	for i := 0; i < len(args); i++ {
 		w := args[i]
-		if !strings.HasPrefix(w, "-") {
-			operands = append(operands, w)
-			continue
-		}
 		name, value, joined := strings.Cut(w, "=")
 		switch {
-		case slices.Contains(needs, w):
-			needed = true
 		case slices.Contains(options, w):
-		case slices.Contains(options, name+":"), slices.Contains(options, name+"::"):
+		case strings.HasPrefix(w, "-"):
+			text := slices.Contains(options, name+"::")
+			if !text && !slices.Contains(options, name+":") {
+				return false, false
+			}
 			if !joined {
 				if i++; i == len(args) {
 					return false, false
 				}
 				value = args[i]
 			}
-			if !slices.Contains(options, name+"::") && !slices.Contains(known, value) && !has(value) {
+			if !text && !is(value) && !slices.Contains(known, value) {
 				return false, false
 			}
 		default:
-			return false, false
+			n++
+			switch {
+			case !plainName(w):
+				return false, false
+			case is(w), !c.pkg && slices.Contains(known, w):
+			case c.own && n == 2 && branchOf(w) != "":
+				named = false
+			default:
+				return false, false
+			}
 		}
 	}
-	if !needed || len(operands) < c.least {
+	if n < c.least || n > c.most || c.pkg && n == 0 && len(names) > 0 {
 		return false, false
 	}
-	hit := false
-	for i, w := range operands {
-		switch {
-		case is(w) || namesVersion(w, is, has):
-			hit = true
-		case slices.Contains(known, w):
-		case c.own && i > 0 && plainName(w):
-			named = named && !trunk[w] // "push it" is about the branch that the user works on, not about a shared one
-		default:
-			return false, false
+	for name := range names {
+		if !c.pkg && !hit[name] {
+			return false, false // the request names another branch, remote or number
 		}
-	}
-	if c.own && len(operands) > 0 && !hit && slices.ContainsFunc(names, func(n string) bool {
-		return !slices.Contains(known, n)
-	}) {
-		return false, false // the request names another branch or another remote
 	}
 	return true, named
 }
 
-// namesVersion reports whether a request names a package and its version: react@19 for "react to 19".
-func namesVersion(w string, is, has func(string) bool) bool {
-	at := strings.LastIndexByte(w, '@')
-	if at <= 0 {
-		at = strings.Index(w, "==")
+// branchOf returns the name of a branch without refs/heads/. It is empty for another kind of reference.
+func branchOf(w string) string {
+	low := strings.ToLower(w)
+	w = w[len(w)-len(strings.TrimPrefix(strings.TrimPrefix(low, "refs/"), "heads/")):]
+	if low = strings.ToLower(w); strings.HasPrefix(low, "refs/") || strings.HasPrefix(low, "heads/") ||
+		strings.HasPrefix(low, "tags/") || strings.HasPrefix(low, "remotes/") {
+		return ""
 	}
-	if at <= 0 {
-		return false
-	}
-	v := strings.TrimLeft(w[at:], "@=")
-	return is(w[:at]) && (v == "latest" || version(v) && (has(v) || has("v"+v) || has(strings.TrimPrefix(v, "v"))))
+	return w
 }
 
-// trunk are usual names of the branch that all developers share.
-var trunk = text.Set("main master trunk develop production release")
+// version reports whether a word is a version or a number: 19, v2.4.0.
+func version(w string) bool {
+	w = strings.TrimPrefix(w, "v")
+	return w != "" && w[0] >= '0' && w[0] <= '9'
+}
 
-// plainName reports whether a word can be the name of a branch and has none of the signs by which git reads more
-// than a name (a..b, a:b, +a).
+// nameOf returns a word of a request without the punctuation and backticks around it.
+func nameOf(raw string) string { return strings.TrimLeft(strings.TrimRight(raw, ".,;:!?`"), "`#") }
+
+// signed reports whether a word is written as no ordinary word is: fix/duration, next-themes, 12.
+func signed(w string) bool { return strings.ContainsAny(w, "/-_.@0123456789") }
+
+// plainName reports whether a word can be the name of a branch or of a package, and nothing that a program reads as
+// more, such as a path, an address or two references.
 func plainName(w string) bool {
-	return w != "" && !strings.Contains(w, "..") && !strings.ContainsFunc(w, func(r rune) bool {
-		return NotWord(r) && !strings.ContainsRune("/._-", r)
-	})
+	return w != "" && !strings.Contains(w, "..") && !strings.ContainsAny(w[:1], "./-_") &&
+		!strings.ContainsFunc(w, func(r rune) bool { return NotWord(r) && !strings.ContainsRune("/._-@", r) })
 }

@@ -61,12 +61,17 @@ var (
 	lineArguments = text.Set("command description timeout timeoutms runinbackground")
 )
 
-// asksForLine returns three values. runs says whether a tool runs a command line. asked says whether the user asked
-// for this line, which must start only one program. all says whether the user named everything in the line.
+// asksForLine returns three values. runs says whether a call runs a command line: the last word of the tool's name says
+// so, or an argument is one. asked says whether the user asked for this line, which must start only one program, in a
+// tool whose name says nothing else. all says whether the user named everything in the line.
 func asksForLine(said *intent.Said, tool string, args map[string]any) (runs, asked, all bool) {
-	line, ok := args["command"].(string)
-	if !ok || slices.ContainsFunc(intent.SplitName(tool), func(w string) bool { return !lineTools[w] }) {
+	name := intent.SplitName(tool)
+	if len(name) == 0 || !shells[name[len(name)-1]] && !lineNamed(name) && !bringsLine(args, 0) {
 		return false, false, false
+	}
+	line, ok := args["command"].(string)
+	if !ok || !lineNamed(name) {
+		return true, false, false
 	}
 	for name := range args {
 		if !lineArguments[plainArgument(name)] {
@@ -77,6 +82,36 @@ func asksForLine(said *intent.Said, tool string, args map[string]any) (runs, ask
 		asked, all = said.AsksForCommand(line, words)
 	}
 	return true, asked, all
+}
+
+// shells are words that, at the end of a tool's name, say that the tool runs command lines.
+var shells = text.Set("bash shell sh zsh terminal console command commands cmd exec")
+
+// lineNamed reports whether all words of a tool's name say that it runs command lines.
+func lineNamed(name []string) bool {
+	return !slices.ContainsFunc(name, func(w string) bool { return !lineTools[w] })
+}
+
+// bringsLine reports whether an argument, at any depth, has the name of a command line. A single word may be the name
+// of a function instead ({"command": "view"}).
+func bringsLine(v any, depth int) bool {
+	if depth > maxArgDepth {
+		return true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for key, x := range v {
+			word, _ := x.(string)
+			if x != nil && commandWords[lastWord(key)] && (word == "" || strings.ContainsFunc(word, func(r rune) bool {
+				return intent.NotWord(r) && r != '_'
+			})) || bringsLine(x, depth+1) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, func(x any) bool { return bringsLine(x, depth+1) })
+	}
+	return false
 }
 
 // writes describes what a call writes, if it writes files.
