@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,6 +70,7 @@ func (s *session) event(name string, more map[string]any) *Answer {
 // proposes asks about a call.
 func (s *session) proposes(tool string, in map[string]any) *Answer {
 	s.t.Helper()
+	in = maps.Clone(in)
 	if file, ok := in["file_path"].(string); ok && !filepath.IsAbs(file) {
 		in["file_path"] = filepath.Join(s.cwd, file)
 	}

@@ -44,7 +44,8 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 		return a, err
 	}
 	name := fmt.Sprintf("%s-%020d-%s", key, time.Now().UnixNano(), client.NewID())
-	action := &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: h.catalogue()}
+	action := &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: h.catalogue(),
+		Level: h.outsideLevel()}
 	if written.file != "" && written.unknown {
 		action.Host = streams.Hold.String()
 	}
@@ -131,6 +132,8 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 		what += ", since the text that it writes into the agent's memory comes from the web, a mail or a tool,"
 	case p.Action.Host != "":
 		what += ", since the text that it writes into the agent's memory is not known,"
+	case p.Action.Level != nil:
+		what += ", since it edits a file outside the project's folder,"
 	}
 	if a, v, err := h.answer(rep, err, name, p, what); a != nil || err != nil {
 		return a, v, err

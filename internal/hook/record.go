@@ -128,6 +128,8 @@ func (h *handler) prompted(ctx context.Context) error {
 	}
 	if origin != beliefs.OriginUser {
 		source = cmp.Or(h.subagent(), "prompt:"+h.e.Source)
+	} else if err := h.noteNamed(h.e.Prompt); err != nil {
+		return fmt.Errorf("storing which files the user named: %w", err)
 	}
 	return h.observe(ctx, origin, "", "", source, []streams.Block{{Text: h.e.Prompt}})
 }

@@ -1,0 +1,205 @@
+package hook
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"lazaret/internal/content"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/shell"
+	"lazaret/pkg/text"
+)
+
+// edited returns the files that a call of an editing tool of the host writes.
+func (h *handler) edited() []string {
+	if h.e.mcp {
+		return nil
+	}
+	in := h.input()
+	switch h.e.tool() {
+	case "Write", "Edit", "MultiEdit", "NotebookEdit":
+		return nonEmpty([]string{in.File, in.Notebook})
+	case "apply_patch": // Codex
+		return shell.Patched(strings.Join(content.Strings(h.e.Input), "\n"))
+	}
+	name := strings.ToLower(h.e.Tool)
+	if h.e.native != "" && slices.ContainsFunc(editVerbs, func(v string) bool { return strings.Contains(name, v) }) {
+		return nonEmpty([]string{in.File, in.Notebook})
+	}
+	return nil
+}
+
+// editVerbs are parts of the names of editing tools that are not known by their names.
+var editVerbs = []string{"write", "edit", "replace", "create", "delete", "patch", "insert"}
+
+// outsideLevel returns the level that the hook declares for a call: L4 if it edits a file outside the project's folder,
+// otherwise nil. The policy does not know the folder, so it cannot tell such a file from one of the project.
+func (h *handler) outsideLevel() *beliefs.Level {
+	if !slices.ContainsFunc(h.edited(), func(file string) bool {
+		return !slices.ContainsFunc(h.places(file), h.agentsOwn) && h.outside(file) && !h.namedOutside(file)
+	}) {
+		return nil
+	}
+	level := beliefs.L4
+	return &level
+}
+
+// outside reports whether a path leads out of the project's folder.
+func (h *handler) outside(file string) bool {
+	project := cmp.Or(h.cfg.Folder, h.e.CWD)
+	if project == "" {
+		return filepath.IsAbs(file)
+	}
+	project = h.real(project)
+	return slices.ContainsFunc(h.places(file), func(place string) bool { return !below(place, project) })
+}
+
+// places returns the places where a path may lead, without symbolic links: programs remove ".." before they follow the
+// links, or after.
+func (h *handler) places(file string) []string {
+	at := h.path(file)
+	if !filepath.IsAbs(file) && !strings.HasPrefix(file, "~/") {
+		at = h.e.CWD + string(filepath.Separator) + file // not cleaned
+	}
+	return []string{h.real(filepath.Clean(at)), h.real(at)}
+}
+
+// real returns a path without symbolic links, as far as it exists. It returns "" for a circle of links. A hook that
+// cannot read the host's files only cleans the path.
+func (h *handler) real(path string) string {
+	if h.cfg.Read == nil {
+		return filepath.Clean(path)
+	}
+	root := filepath.VolumeName(path) + string(filepath.Separator)
+	at, links := root, 0
+	rest := strings.Split(filepath.ToSlash(path[len(filepath.VolumeName(path)):]), "/")
+	for len(rest) > 0 {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, part)
+		to, err := os.Readlink(next)
+		if err != nil {
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return ""
+		}
+		if filepath.IsAbs(to) {
+			at, to = filepath.VolumeName(to)+string(filepath.Separator), to[len(filepath.VolumeName(to)):]
+		}
+		rest = append(strings.Split(filepath.ToSlash(to), "/"), rest...)
+	}
+	return at
+}
+
+// below reports whether a clean path is that of a folder or of something in it.
+func below(path, folder string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && path != "" && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// agentsOwn reports whether a file is in a folder in which Claude Code stores plans and notes. Notes that it loads are
+// memory, which has its own checks.
+func (h *handler) agentsOwn(place string) bool {
+	home := h.real(h.path("~/"))
+	return slices.ContainsFunc([]string{"plans", "projects", "worktrees"}, func(name string) bool {
+		return below(place, filepath.Join(home, ".claude", name)) && home != ""
+	})
+}
+
+// plain reports whether a path outside the project's folder is one of documents and sources: in the user's home or in
+// the folder of temporary files, and neither hidden nor in a folder of programs.
+func (h *handler) plain(place string) bool {
+	for _, root := range []string{h.path("~/"), "/tmp", os.TempDir()} {
+		root = h.real(root)
+		if place == root {
+			return false
+		}
+		if root == "" || root == string(filepath.Separator) || !below(place, root) {
+			continue
+		}
+		rel, err := filepath.Rel(root, place)
+		return err == nil && !slices.ContainsFunc(strings.Split(filepath.ToSlash(rel), "/"), func(part string) bool {
+			return strings.HasPrefix(part, ".") || programFolders[strings.ToLower(part)]
+		})
+	}
+	return false
+}
+
+var programFolders = text.Set("bin sbin autostart systemd launchagents launchdaemons site-packages node_modules")
+
+// namedPrefix begins the names of files that store which paths outside the project's folder the user named.
+const namedPrefix = "named-"
+
+// maxNamed is the maximum number of paths of a prompt that are stored.
+const maxNamed = 32
+
+// noteNamed stores the paths in a prompt of the user that lead out of the project's folder to ordinary files. It
+// stores only hashes. A prompt with a negation ends all permissions and gives none.
+func (h *handler) noteNamed(prompt string) error {
+	var paths []string
+	for _, w := range strings.Fields(prompt) {
+		w = strings.Trim(w, "\"'`“”‘’()[]<>,;:!?")
+		if bare := strings.ToLower(strings.ReplaceAll(w, "’", "'")); negations[bare] || strings.HasSuffix(bare, "n't") {
+			return h.st.drop(namedPrefix)
+		}
+		w = strings.TrimRight(w, ".")
+		if strings.HasPrefix(w, "/") || strings.HasPrefix(w, "~/") || strings.HasPrefix(w, "../") {
+			paths = append(paths, w)
+		}
+	}
+	for _, w := range paths[:min(len(paths), maxNamed)] {
+		for _, place := range h.places(w) {
+			if !h.plain(place) {
+				continue
+			}
+			if err := h.st.write(namedFile(place), true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var negations = text.Set("no not dont never nobody none nothing without except leave avoid stop unless nor neither")
+
+func namedFile(place string) string {
+	sum := sha256.Sum256([]byte(place))
+	return namedPrefix + hex.EncodeToString(sum[:16])
+}
+
+// namedOutside reports whether the user named a file outside the project's folder, or a folder above it, and the file
+// is an ordinary one.
+func (h *handler) namedOutside(file string) bool {
+	names, err := h.st.names(namedPrefix)
+	if err != nil || len(names) == 0 {
+		return false
+	}
+	for i := range names {
+		names[i] = filepath.Base(names[i])
+	}
+	return !slices.ContainsFunc(h.places(file), func(place string) bool {
+		if !h.plain(place) {
+			return true
+		}
+		for at := place; h.plain(at); at = filepath.Dir(at) {
+			if slices.Contains(names, namedFile(at)) {
+				return false
+			}
+		}
+		return true
+	})
+}
