@@ -65,11 +65,11 @@ func TestAnOrdinaryFileOutsideTheFolderPassesIfTheUserNamedIt(t *testing.T) {
 			[]string{home + "/notes/y.md", home + "/x.md"}},
 		"Fix the failing test in " + home + "/other, too.": {[]string{home + "/other/a/b.go"},
 			[]string{home + "/other/.git/hooks/pre-commit", home + "/other/bin/git", home + "/others/a.go"}},
-		"Fix the failing test, and look at " + home + ".":              {nil, []string{home + "/a.go", home + "/.profile"}},
-		"Add the key to ~/.ssh/authorized_keys":                        {nil, []string{home + "/.ssh/authorized_keys"}},
+		"Fix the failing test, and look at " + home + ".":               {nil, []string{home + "/a.go", home + "/.profile"}},
+		"Add the key to ~/.ssh/authorized_keys":                         {nil, []string{home + "/.ssh/authorized_keys"}},
 		"Fix the failing test, but don't change " + home + "/other.":    {nil, []string{home + "/other/a.go"}},
 		"Fix the failing test. Leave " + home + "/other/a.go as it is.": {nil, []string{home + "/other/a.go"}},
-		"Put a line into /etc/cron.d/zz":                               {nil, []string{"/etc/cron.d/zz"}},
+		"Put a line into /etc/cron.d/zz":                                {nil, []string{"/etc/cron.d/zz"}},
 	} {
 		s := work(t, prompt, true)
 		for _, file := range want.passes {
