@@ -111,7 +111,7 @@ func TestRulesWithoutGroupsAreToldHowToNameThem(t *testing.T) {
 	for _, command := range []string{"test", "check"} {
 		out, code := lazaret(t, "rules", command, dir)
 		if code == cli.ExitOK || !strings.Contains(out, "groups.yaml") ||
-			!strings.Contains(out, "the file is missing: it lists") || !strings.Contains(out, "extends: shipped") {
+			!strings.Contains(out, "the file is missing: write it") || !strings.Contains(out, "extends: shipped") {
 			t.Errorf("rules %s without groups.yaml ends with %d: %s", command, code, out)
 		}
 	}
