@@ -1,5 +1,3 @@
-// Package approval finds statements about approvals in English text. An agent cannot approve its own acts. So a note of
-// an agent that says that an approval was given, or that none is needed, is no fact.
 package approval
 
 import (
