@@ -82,9 +82,9 @@ func Copy(data, to string, withKeys bool) (left []string, err error) {
 	return c.notCopied(), secure(to)
 }
 
-// CheckSnapshots returns an error if to, a copy of a data folder whose ledger was trimmed, lacks the state of one of the
-// stages: that stage could not start with the copy. It opens the copied snapshots, because a stage may have replaced
-// its snapshot while it was copied.
+// CheckSnapshots returns an error if to, a copy of a data folder whose ledger was trimmed, lacks the state of one
+// of the stages: that stage could not start with the copy. It opens the copied snapshots, because a stage may have
+// replaced its snapshot while it was copied.
 func CheckSnapshots(data, to string, stages []string, trimmed uint64) error {
 	for _, name := range stages {
 		key, err := datafolder.StateKey(datafolder.StateKeyFile(data), name)

@@ -288,7 +288,7 @@ func TestALookupWithAWordFromForeignContentExplainsNothing(t *testing.T) {
 }
 
 // The words of the user ask for a command line as they ask for a tool: by the line itself, or by the act of its program
-// and its object. What only a page or a document says asks for nothing.
+// and its object. Words that are only in a page or a document ask for nothing.
 func TestPromiseTheUsersWordsAskForACommandLine(t *testing.T) {
 	h := intentOf{newHouse(t, offline(t)), "s1"}
 	h.observe(beliefs.OriginUser, "u1", "", "Install sharp.")

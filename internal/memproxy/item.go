@@ -38,7 +38,8 @@ const maxPlainWords = 3
 // usualNames are the names of members in the formats of the stores, and frequent names in metadata. They do not count
 // as words. Names of other members count.
 var usualNames = text.Set(`id uuid hash key namespace name score scores rank distance similarity version
-	created_at updated_at valid_at invalid_at expired_at expires_at expiration_date timestamp time date user user_id agent_id app_id run_id
+	created_at updated_at valid_at invalid_at expired_at expires_at expiration_date timestamp time date user user_id
+	agent_id app_id run_id
 	actor_id session_id group_id group_ids org_id project_id thread_id episodes role role_type event type kind
 	source source_description status metadata category categories topic topics tag tags label labels lang language
 	title url infer messages limit query filters top_k threshold namespace_prefix results items facts relations

@@ -50,7 +50,8 @@ func (p *Process) Sentinel(group string) *Sentinel {
 			evaluations: counters(p, "rule_evaluations_total",
 				"Evaluations of a rule: one per input that the index selects for the rule.", "rule"),
 			fires: counters(p, "rule_fires_total", "Alerts of a rule; each repeat counts. The label effect is "+
-				"that of on_error if the evaluation failed; the label mode is excepted if an exception applied.", "rule", "effect", "mode"),
+				"that of on_error if the evaluation failed; the label mode is excepted if an exception applied.",
+				"rule", "effect", "mode"),
 			errors: counters(p, "rule_errors_total", "Evaluations that failed. Each counts as an alert too.", "rule"),
 			seconds: counters(p, "rule_seconds_total",
 				"Estimated time spent in a rule: every 64th evaluation is timed and counts 64 times.", "rule"),

@@ -210,7 +210,7 @@ const (
 	CheckSignature Check = "signature" // forged or altered
 	CheckHold      Check = "hold"      // for another hold than the request, or for a hold that does not exist
 	CheckReplayed  Check = "replayed"  // the nonce was used before
-	CheckCounter   Check = "counter"   // the passkey's counter did not grow: the passkey was cloned, or the assertion is old
+	CheckCounter   Check = "counter"   // the passkey was cloned, or the assertion is old: its counter did not grow
 	CheckSettled   Check = "settled"   // the hold is not open
 	CheckExpired   Check = "expired"   // expired, or the expiry is too far in the future
 	CheckRole      Check = "role"      // the key lacks a role that the policy requires

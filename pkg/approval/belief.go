@@ -86,7 +86,8 @@ func (s *BeliefStatement) check() error {
 	case !isHex(s.Nonce, 2*NonceSize):
 		return refuse(CheckForm, "nonce %q must be %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
 	case !isDigest(s.Content):
-		return refuse(CheckForm, "content %q must be %s followed by 32 bytes in lower-case hex", clip(s.Content), digestPrefix)
+		return refuse(CheckForm, "content %q must be %s followed by 32 bytes in lower-case hex", clip(s.Content),
+			digestPrefix)
 	case s.Project == "" || s.Belief == "" || s.Revision == "":
 		return refuse(CheckForm, "project, belief and revision must be named")
 	case (s.Decision == Supersede) != (s.Successor != ""):

@@ -186,7 +186,8 @@ func (o *Order) checkParts() error {
 		return refuse(CheckForm, "name beliefs, a key or a query")
 	case o.Do == Disclose && (o.Recall.Limit < 0 || o.Recall.Limit > MaxDisclosed ||
 		len(o.Recall.Beliefs) > MaxOrderBeliefs):
-		return refuse(CheckForm, "the limit is %d and %d beliefs are named, but at most %d and %d are possible", o.Recall.Limit,
+		return refuse(CheckForm, "the limit is %d and %d beliefs are named, but at most %d and %d are possible",
+			o.Recall.Limit,
 			len(o.Recall.Beliefs), MaxDisclosed, MaxOrderBeliefs)
 	case o.Do == Disclose && o.Reason == "":
 		return refuse(CheckForm, "a privileged recall needs a reason")

@@ -15,7 +15,8 @@ import (
 // noFileArgs does not name a file, but says its type or has its content.
 var (
 	handingOut = stemmedSet("upload forward transmit export redirect comment submit attach")
-	fileArgs   = stemmedSet("attach attachment attached enclosure file filename path filepath document doc image photo media " +
+	fileArgs   = stemmedSet("attach attachment attached enclosure file filename path filepath document doc image photo " +
+		"media " +
 		"upload")
 	attachArgs = stemmedSet("attach attachment attached enclosure")
 	noFileArgs = stemmedSet("type kind format mime encoding size disposition content data body text caption description " +
@@ -25,7 +26,8 @@ var (
 
 // sends reports whether the name of a tool says that it sends something to somebody.
 func (c *Call) sends(tool string) bool {
-	return slices.Contains(c.Act, Hash("act:send")) || !c.reads() && slices.ContainsFunc(SplitName(tool), func(w string) bool {
+	return slices.Contains(c.Act, Hash("act:send")) ||
+		!c.reads() && slices.ContainsFunc(SplitName(tool), func(w string) bool {
 		return handingOut[Hash(Stem(w))] || slices.Contains(means[Stem(w)], deeds["send"])
 	})
 }

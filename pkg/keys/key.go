@@ -114,8 +114,8 @@ func WritePrivate(path, private string) error {
 }
 
 // SetAside copies the file of a private key to a file beside it, whose name has the key's hash as suffix. So the key
-// is not lost when another key replaces it in its file. It returns the path of the copy, and an error if that file has other
-// content.
+// is not lost when another key replaces it in its file. It returns the path of the copy, and an error if that file
+// has other content.
 func SetAside(path string) (string, error) {
 	private, err := LoadPrivate(path)
 	if err != nil {

@@ -47,8 +47,9 @@ func (c Class) atLeast(d demand) Class {
 	return c.raise(d.level, d.why)
 }
 
-// raiseByArguments raises the class by the values of the arguments. They never lower it. If settled is set, an entry for
-// the tool's own catalogue set the level, and only the names of files with secrets that the tool reads count.
+// raiseByArguments raises the class by the values of the arguments. They never lower it. If settled is set, an
+// entry for the tool's own catalogue set the level, and only the names of files with secrets that the tool reads
+// count.
 func (p *Policy) raiseByArguments(c Class, k *call, settled bool) Class {
 	change := c.Level >= beliefs.L3
 	if len(k.raw) == 0 || settled && change {
@@ -134,8 +135,8 @@ const tooMany = "there are more arguments than the policy reads"
 // fileWords are the last words of names of arguments whose values name files. searchWords are those of arguments
 // whose values do not. The value of any other argument names a file if it begins like a path.
 var (
-	fileWords = contentWords(strings.Fields(`file files filename path paths filepath document documents uri source src target
-		destination dest folder dir directory attachment attachments`))
+	fileWords = contentWords(strings.Fields(`file files filename path paths filepath document documents uri source src
+		target destination dest folder dir directory attachment attachments`))
 	searchWords = contentWords(strings.Fields(`pattern patterns query queries q regex search glob include exclude text
 		content body message prompt question title subject string`))
 )
@@ -143,7 +144,8 @@ var (
 // namesFile reports whether a value of an argument names a file.
 func namesFile(key, v string) bool {
 	last := lastWord(key)
-	return fileWords[last] || !searchWords[last] && v != "" && strings.ContainsAny(v[:1], "/~.") && !strings.Contains(v, " ")
+	return fileWords[last] ||
+		!searchWords[last] && v != "" && strings.ContainsAny(v[:1], "/~.") && !strings.Contains(v, " ")
 }
 
 // maxPairs limits the pairs of arguments that are read as the name and the value of a setting.

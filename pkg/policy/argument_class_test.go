@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// What an argument says raises the level of a call, also of a tool whose name only reads.
+// The value of an argument raises the level of a call, also of a tool whose name says that it only reads.
 func TestArgumentsRaiseTheLevel(t *testing.T) {
 	p := shipped(t)
 	for _, c := range []struct {

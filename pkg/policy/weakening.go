@@ -86,11 +86,13 @@ func weakens(parent, name []string, v any) string {
 // isText reports whether a value is a text, and the setting's name has no word but those of plain and of settingWords.
 func isText(v any, name []string) bool {
 	_, text := v.(string)
-	return text && !slices.ContainsFunc(name, func(w string) bool { return !plain[w] && !settingWords[w] && !valueWords[w] })
+	return text && !slices.ContainsFunc(name, func(w string) bool {
+		return !plain[w] && !settingWords[w] && !valueWords[w]
+	})
 }
 
-// isPowerful reports whether a value is a powerful role, also with a prefix (org_admin) or in a list. A title of several
-// words, such as "managing editor", is none.
+// isPowerful reports whether a value is a powerful role, also with a prefix (org_admin) or in a list. A title of
+// several words, such as "managing editor", is none.
 func isPowerful(value string) bool {
 	for role := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(",;|", r) }) {
 		if role = strings.TrimSpace(role); !strings.Contains(role, " ") &&

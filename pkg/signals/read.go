@@ -245,8 +245,8 @@ func (in *Input) origin(o beliefs.Origin) {
 
 func (in *Input) content(s string, f text.Features) { in.contentViews(s, f, nil, nil) }
 
-// kept is stored in the Derived field of an observation's block. At first it has only the directives and MarkedIn, which
-// Instructs read. The first sentinel completes it.
+// kept is stored in the Derived field of an observation's block. At first it has only the directives and MarkedIn,
+// which Instructs read. The first sentinel completes it.
 type kept struct {
 	complete bool
 	external bool

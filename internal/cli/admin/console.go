@@ -158,7 +158,8 @@ page view, and when the console stops.`,
 	f.StringVar(&ceiling, "sensitivity", beliefs.Internal.String(),
 		"highest sensitivity that the person may read: public, internal, confidential or secret")
 	f.DurationVar(&lasts, "expires", console.LoginExpires, "`TIME` until the link expires, at most 24h")
-	f.StringVar(&origin, "origin", "", "`URL` that people open the console at (default that of the console that was started\n"+
+	f.StringVar(&origin, "origin", "", "`URL` that people open the console at (default that of the console that was "+
+		"started\n"+
 		"last with this data folder)")
 	return c
 }

@@ -158,7 +158,11 @@ func (x claim) in(clause string) bool {
 		if !x.turned.MatchString(strings.Join(before, " ")) {
 			return true
 		}
-		from = start + 1
+		next := strings.IndexByte(clause[start+1:], ' ')
+		if next < 0 {
+			return false
+		}
+		from = start + 1 + next
 	}
 	return false
 }
