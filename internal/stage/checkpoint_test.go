@@ -10,6 +10,7 @@ import (
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/pkg/files/crashfs"
 	"lazaret/streams"
 )
 
@@ -17,7 +18,7 @@ import (
 // its fold.
 func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 	srv := natstest.Start(t)
-	fs := vfs.NewCrashableMem()
+	fs := crashfs.New()
 	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingestInFrames)
 	in.awaitReady()
 	group := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: "/test", FS: fs}
@@ -33,7 +34,7 @@ func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 		return a.Stats.Entries.Load() >= n+n/3
 	})
 	// A kill leaves only the data in files.
-	group.FS = fs.CrashClone(vfs.CrashCloneCfg{})
+	group.FS = fs.Crash(vfs.CrashCloneCfg{})
 	a.stop()
 	group.Conn = srv.Connect()
 	b := start(t, group, run)

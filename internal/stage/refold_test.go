@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/pkg/files/crashfs"
 	"lazaret/streams"
 )
 
@@ -292,7 +292,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	p := streams.PartitionOf("acme")
-	fs := map[string]*calmFS{"ingest": {MemFS: vfs.NewCrashableMem()}, "sentinel": {MemFS: vfs.NewCrashableMem()}}
+	fs := map[string]*crashfs.Mem{"ingest": crashfs.New(), "sentinel": crashfs.New()}
 	run := func(who string, fs vfs.FS, standby bool) (*process, chan stage.Query) {
 		q := make(chan stage.Query)
 		cfg := stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: "/state", FS: fs, Standby: standby,
@@ -346,13 +346,13 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	// The disks are cloned during the fold. Unsynced data may be present or missing.
 	type disk struct {
 		who string
-		fs  *vfs.MemFS
+		fs  *crashfs.Mem
 	}
 	var disks []disk
 	r := rand.New(rand.NewPCG(1, 2))
 	clone := func() {
 		for who, f := range fs {
-			disks = append(disks, disk{who, f.clone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[r.IntN(3)],
+			disks = append(disks, disk{who, f.Crash(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[r.IntN(3)],
 				RNG: r})})
 		}
 	}
@@ -412,25 +412,6 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 			t.Errorf("disk %d: it is in %v of %s", i, f, d.who)
 		}
 	}
-}
-
-// calmFS is not cloned while a folder is being locked. MemFS takes its own lock twice for that, and
-// a clone in between would deadlock.
-type calmFS struct {
-	*vfs.MemFS
-	mu sync.Mutex
-}
-
-func (f *calmFS) Lock(name string) (io.Closer, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.MemFS.Lock(name)
-}
-
-func (f *calmFS) clone(cfg vfs.CrashCloneCfg) *vfs.MemFS {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.CrashClone(cfg)
 }
 
 // held lists the files below a folder that contain a text.

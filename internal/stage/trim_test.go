@@ -16,6 +16,7 @@ import (
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
 	"lazaret/internal/wire"
+	"lazaret/pkg/files/crashfs"
 	"lazaret/streams"
 )
 
@@ -266,7 +267,7 @@ func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
 	srv := natstest.Start(t)
 	r, nc := newRetention(t, srv), srv.Connect()
-	fs, gs := vfs.NewCrashableMem(), vfs.NewCrashableMem()
+	fs, gs := crashfs.New(), crashfs.New()
 	in := stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: "/ingest", FS: fs}
 	group := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: "/test", FS: gs}
 	runGroup := sentinel(new(watcher))
@@ -285,13 +286,13 @@ func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
 		r.announce(id, last, already)
 		secured(t, srv, "ingest", id, last)
 		secured(t, srv, "sentinel-test", id, last)
-		in.FS, group.FS = fs.CrashClone(vfs.CrashCloneCfg{}), gs.CrashClone(vfs.CrashCloneCfg{})
+		fs, gs = fs.Crash(vfs.CrashCloneCfg{}), gs.Crash(vfs.CrashCloneCfg{})
 		r.say(0, streams.TypeTrimmed, streams.Retention{ID: id, UpTo: last, Trimmed: last})
 		r.purge(last)
 		already = last
 		a.stop()
 		b.stop()
-		fs, gs = in.FS.(*vfs.MemFS), group.FS.(*vfs.MemFS)
+		in.FS, group.FS = fs, gs
 		a, b = start(t, in, ingest), start(t, group, runGroup)
 		a.awaitReady()
 		b.awaitReady()

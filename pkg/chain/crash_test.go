@@ -14,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"lazaret/pkg/chain"
+	"lazaret/pkg/files/crashfs"
 )
 
 // times returns how often a test is repeated: the number in the environment variable, or usual, or
@@ -83,7 +84,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	k := newKey(t, "log")
 	crashes := times(t, "LAZARET_CRASHES", 1000, 100)
 	var want reference
-	fs := vfs.NewCrashableMem()
+	fs := crashfs.New()
 	const seed = 1
 	rng := rand.New(rand.NewPCG(seed, 2))
 	t.Log("seed", seed)
@@ -94,7 +95,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	for crash := range crashes {
 		if crash%life == 0 && crash > 0 {
 			total += intact(t, fs, k, acked)
-			fs, acked, signed = vfs.NewCrashableMem(), 0, 0
+			fs, acked, signed = crashfs.New(), 0, 0
 		}
 		l := open(t, fs, "log", k)
 		h := l.Head()
@@ -117,7 +118,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 				t.Fatalf("after crash %d the last payload is %x, %v", crash, p, err)
 			}
 		}
-		var clone *vfs.MemFS
+		var clone *crashfs.Mem
 		var flushing sync.WaitGroup
 		type inFlight struct {
 			to   uint64
@@ -145,7 +146,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 				for range rng.IntN(40) {
 					runtime.Gosched()
 				}
-				clone = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+				clone = fs.Crash(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 				if err := <-done; err != nil {
 					t.Fatal(err)
 				}
@@ -155,7 +156,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 					t.Fatal(err)
 				}
 				n, acked = m, m
-				clone = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+				clone = fs.Crash(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 			case 2: // several appends are in progress
 				wait, err := l.AppendNoWait(batch)
 				if err != nil {
