@@ -28,8 +28,8 @@ var (
 func (c *Call) sends(tool string) bool {
 	return slices.Contains(c.Act, Hash("act:send")) ||
 		!c.reads() && slices.ContainsFunc(SplitName(tool), func(w string) bool {
-		return handingOut[Hash(Stem(w))] || slices.Contains(means[Stem(w)], deeds["send"])
-	})
+			return handingOut[Hash(Stem(w))] || slices.Contains(means[Stem(w)], deeds["send"])
+		})
 }
 
 // reads reports whether the name of a tool says that it changes nothing.

@@ -18,16 +18,16 @@ const (
 // AsksForCommand reports whether the user asked for a command line that runs one program and does nothing else. words
 // are the words of the line. named is set if the user named everything in it.
 //
-// The reading is strict, because an approval costs little and a wrong command may cost the machine. Only the first row
-// of the latest message counts, and only if the message has none of the words in holds. A part of a sentence asks for a
-// command if it begins with an imperative and all of its words are understood.
+// The reading is strict, because an approval costs little and a wrong command may cost the machine. Only the latest
+// message counts, and only if it is one row with none of the words in holds. A part of a sentence asks for a command if
+// it begins with an imperative and all of its words are understood.
 func (s *Said) AsksForCommand(line string, words []string) (asked, named bool) {
 	line = strings.TrimSpace(line)
 	if len(s.Texts) == 0 || len(words) == 0 || len(line) > maxCommand {
 		return false, false
 	}
 	said := s.Texts[len(s.Texts)-1]
-	if len(said) > maxRequest || holdsBack(said) {
+	if len(said) > maxRequest || HoldsBack(said) {
 		return false, false
 	}
 	for _, o := range orders(said) {
@@ -49,15 +49,16 @@ var holds = text.Set(`no not nor never none nobody nothing nowhere neither noone
 	wouldnt cant couldnt shouldnt mustnt neednt isnt arent wasnt werent hasnt havent hadnt aint shant stop wait hold
 	refrain avoid until till unless before after only without instead actually later tomorrow tonight if when whenever
 	once first yet eventually soon rather except maybe perhaps might should whether provided assuming suppose supposing
-	imagine pretend ask confirm approve approved approval permission forget cancel undo revert scratch nevermind mind
+	imagine pretend beforehand prior sure ensure thought hang keep ignore disregard hour hours minute minutes week weeks
+	ask confirm approve approved approval permission forget cancel undo revert scratch nevermind mind
 	skip leave pause postpone delay defer drop abort nicht kein keine nein erst pas jamais non nunca nao niet geen`)
 
 // apostrophes are the characters that people write as an apostrophe.
 const apostrophes = "'’‘`´′‵ʼʹꞌ＇"
 
-// holdsBack reports whether a message has a word of holds or the name of a weekday. A message with letters of another
+// HoldsBack reports whether a message has a word of holds or the name of a weekday. A message with letters of another
 // script counts as one that has, because such words are not known in it.
-func holdsBack(said string) bool {
+func HoldsBack(said string) bool {
 	if strings.ContainsFunc(said, func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) }) {
 		return true
 	}
@@ -85,54 +86,68 @@ type order struct {
 var (
 	// openers are words before an imperative.
 	openers = text.Set("please and then now also finally ok okay yes")
-	// imperatives are verbs with which people begin a request.
-	imperatives = text.Set(`add adjust build bump change check clean commit complete continue convert correct create deploy
-		edit execute extend fetch find finish fix format implement improve install launch lint look make merge move open pull
-		push put raise read rebase refactor release rename replace restart review run see set stage start submit test try
-		update upgrade use verify write`)
+	// imperatives are verbs with which people begin a request. Verbs such as "check" and "review" are left out: they may
+	// say what has to happen before it ("check with Ana").
+	imperatives = text.Set(`add adjust build bump change clean commit complete continue convert correct create deploy edit
+		execute extend fetch find finish fix format implement improve install launch lint make merge move
+		open pull push put raise rebase refactor release rename replace restart run stage start submit test
+		try update upgrade use write`)
 	// remarks are words with which a remark before an imperative begins: "looks good, push it".
 	remarks = text.Set("looks lgtm good great nice perfect thanks thank fine done go ok okay yes")
+	// remarked are other words of remarks: "that looks good to me so far".
+	remarked = text.Set("to me you it that this so far very much all a lot well")
 	// clauses are words of a clause in which a later verb is no imperative: "find the people who fix it and push it".
 	clauses = text.Set(`that who which whose how will would can could must shall may let have has had be been being is are
 		was were i we they he she you people users someone somebody`)
 	// toward are imperatives after which "to" names a place, and does not begin a clause.
 	toward = text.Set("push open create raise submit")
-	// cites are words that announce the words of somebody else. The rest of the message does not count.
+	// cites are words that announce the words of somebody else, and texts those that do so after "this".
 	cites = text.Set(`summarize summarise translate shorten proofread explain rephrase reword rewrite paraphrase quote
 		quotes describe document transcribe classify extract reply answer respond says say said tells told suggests suggested
 		recommends recommended mentions mentioned claims claimed states stated wrote writes asks asked wants wanted
 		requests requested here following below above pasted`)
+	texts = text.Set("mail email e-mail message issue ticket text readme page post letter comment note paragraph document")
 )
 
-// orders returns the imperatives in the first row of a message, up to the first sign of a quotation.
+// orders returns the imperatives of a message. It returns none if the message has a second row, or a sign or word of a
+// quotation. It also returns none if a sentence after the first imperative, or a short one before it, is not understood:
+// such a sentence may take the request back.
 func orders(said string) (out []order) {
-	row, rest, _ := strings.Cut(strings.TrimSpace(said), "\n")
-	next, _, _ := strings.Cut(rest, "\n")
-	words, whole := rowWords(row)
-	whole = whole && strings.TrimSpace(next) == "" // else the last sentence may go on
+	words, ok := rowWords(said)
+	if !ok {
+		return nil
+	}
 	from := 0
 	for i, w := range words {
-		if end := w[len(w)-1]; !strings.ContainsRune(".;!?", rune(end)) && (!whole || i+1 < len(words)) {
+		if end := w[len(w)-1]; !strings.ContainsRune(".;!?", rune(end)) && i+1 < len(words) {
 			continue
 		}
-		found, cited := chain(words[from : i+1])
-		if cited {
-			break
+		found, is := chain(words[from : i+1])
+		if is == cited || is == unclear && (len(out) > 0 || i+1-from < leastRemark) {
+			return nil
 		}
 		out, from = append(out, found...), i+1
 	}
 	return out[:min(len(out), maxOrders)]
 }
 
-// rowWords returns the words of a row, up to a word with a character that announces or encloses words of somebody else:
-// a quotation mark, a bracket, a dash or a colon, except one after "run". whole is set if the row has no such word.
-func rowWords(row string) (words []string, whole bool) {
-	for row = strings.TrimSpace(row); row != ""; row = strings.TrimSpace(row) {
+// leastRemark is the minimum number of words of a sentence before a request that need not be understood. Shorter ones
+// may be answers ("Nope.") or names of a source.
+const leastRemark = 4
+
+// rowWords returns the words of a message. ok is false if the message has a second row, or a character that announces
+// or encloses words of somebody else: a quotation mark, a bracket, a dash or a colon, except one after "run".
+func rowWords(row string) (words []string, ok bool) {
+	row = strings.TrimSpace(row)
+	if strings.ContainsAny(row, "\r\n\u2028\u2029") {
+		return nil, false
+	}
+	for ; row != ""; row = strings.TrimSpace(row) {
 		end := 0
 		if row[0] == '`' {
 			n := strings.IndexByte(row[1:], '`')
 			if n < 0 {
-				return words, false
+				return nil, false
 			}
 			end = n + 2
 		}
@@ -149,7 +164,7 @@ func rowWords(row string) (words []string, whole bool) {
 		case w[0] == '`' || runs:
 		case strings.HasSuffix(w, ":"), strings.ContainsAny(w, "\"“”„«»‹›()[]{}<>|*`–—"), w[0] == '\'' || w[0] == '-',
 			strings.HasPrefix(w, "‘"), w[0] == '#' && !version(nameOf(w)):
-			return words, false
+			return nil, false
 		}
 		words = append(words, w)
 	}
@@ -159,14 +174,22 @@ func rowWords(row string) (words []string, whole bool) {
 // plainWord returns a word in lower case, without the punctuation after it.
 func plainWord(raw string) string { return strings.ToLower(strings.TrimRight(raw, ".,;:!?")) }
 
-// chain returns the imperatives of a sentence. All of its parts, other than a remark, must begin with one. cited is set
-// if the sentence, or one that follows it, may be somebody else's.
-func chain(sentence []string) (out []order, cited bool) {
+// sense is how much of a sentence is understood.
+type sense int
+
+const (
+	understoodAll sense = iota // imperatives, or a remark such as "thanks"
+	unclear                    // something else
+	cited                      // the sentence, or one near it, may be somebody else's
+)
+
+// chain returns the imperatives of a sentence. All of its parts, other than a remark, must begin with one.
+func chain(sentence []string) (out []order, is sense) {
 	low := make([]string, len(sentence))
 	for i, w := range sentence {
 		low[i] = plainWord(w)
-		if cites[low[i]] {
-			return nil, true
+		if cites[low[i]] || i > 0 && texts[low[i]] && (low[i-1] == "this" || low[i-1] == "these") {
+			return nil, cited
 		}
 	}
 	i := 0
@@ -182,17 +205,22 @@ func chain(sentence []string) (out []order, cited bool) {
 		skip()
 	}
 	if strings.HasSuffix(sentence[len(sentence)-1], "?") && !invited {
-		return nil, true // the answer may be in a text that follows
+		return nil, cited // the answer may be in a text that follows
 	}
 	begins := func(j int) bool { return imperatives[low[j]] }
 	if i < len(low) && !begins(i) {
 		if !remarks[low[0]] || invited {
-			return nil, false
+			return nil, unclear
 		}
+		known := true
 		for i = 1; i < len(low) && !(begins(i) && (openers[low[i-1]] || strings.HasSuffix(sentence[i-1], ","))); i++ {
 			if clauses[low[i]] {
-				return nil, false
+				return nil, unclear
 			}
+			known = known && (remarks[low[i]] || openers[low[i]] || tails[low[i]] || remarked[low[i]])
+		}
+		if i == len(low) && !known {
+			return nil, unclear
 		}
 	}
 	for i < len(low) {
@@ -211,11 +239,14 @@ func chain(sentence []string) (out []order, cited bool) {
 			break
 		}
 	}
-	return out, false
+	return out, understoodAll
 }
 
 // tails are words at the end of an order that change nothing.
 var tails = text.Set("please now too again also thanks")
+
+// reports are verbs of a part after a typed line that changes nothing: "run x, then tell me".
+var reports = text.Set("tell show report paste print")
 
 // untail returns the number of words of an order without those at its end that change nothing: "for it", "now".
 func (o order) untail() int {
@@ -243,8 +274,8 @@ func (o order) types(line string) bool {
 		end := strings.LastIndexByte(o.raw[0], '`')
 		return n <= 1 && strings.Trim(o.raw[0][end:], "`.,;!?") == "" && o.raw[0][1:end] == line
 	}
-	for i := 0; i+1 < n; i++ {
-		if strings.HasSuffix(o.raw[i], ",") && (o.low[i+1] == "and" || o.low[i+1] == "then") {
+	for i := 0; i+2 < n; i++ {
+		if strings.HasSuffix(o.raw[i], ",") && (o.low[i+1] == "and" || o.low[i+1] == "then") && reports[o.low[i+2]] {
 			n = i + 1
 		}
 	}
@@ -410,7 +441,9 @@ func (c *command) permits(args []string, names map[string]bool) (ok, named bool)
 	options, known := strings.Fields(c.options), strings.Fields(c.known)
 	hit := make(map[string]bool)
 	is := func(w string) bool {
-		w = branchOf(strings.ToLower(w))
+		if w = strings.ToLower(w); !c.pkg {
+			w = branchOf(w)
+		}
 		hit[w] = hit[w] || names[w]
 		return names[w]
 	}
