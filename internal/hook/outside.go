@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"lazaret/internal/content"
-	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/shell"
 	"lazaret/pkg/text"
 )
@@ -37,26 +37,32 @@ func (h *handler) edited() []string {
 // editVerbs are parts of the names of editing tools that are not known by their names.
 var editVerbs = []string{"write", "edit", "replace", "create", "delete", "patch", "insert"}
 
-// outsideLevel returns the level that the hook declares for a call: L4 if it edits a file outside the project's folder,
-// otherwise nil. The policy does not know the folder, so it cannot tell such a file from one of the project.
-func (h *handler) outsideLevel() *beliefs.Level {
-	if !slices.ContainsFunc(h.edited(), func(file string) bool {
-		return !slices.ContainsFunc(h.places(file), h.agentsOwn) && h.outside(file) && !h.namedOutside(file)
-	}) {
-		return nil
+// outside reports whether a call edits a file outside the project's folder, and why a person has to look at it. The
+// policy knows neither the folder nor where links lead, so it cannot tell such a file from one of the project.
+func (h *handler) outside() (why string) {
+	for _, file := range h.edited() {
+		if slices.ContainsFunc(h.places(file), func(place string) bool {
+			return !h.agentsOwn(place) && !h.inProject(file, place)
+		}) && !h.namedOutside(file) {
+			return "it edits a file outside the project's folder"
+		}
 	}
-	level := beliefs.L4
-	return &level
+	if file := h.input().File; !h.e.mcp && h.e.tool() == "Read" && !shell.SecretFile(file) &&
+		slices.ContainsFunc(h.places(file), shell.SecretFile) {
+		return "it reads a file with secrets through a link"
+	}
+	return ""
 }
 
-// outside reports whether a path leads out of the project's folder.
-func (h *handler) outside(file string) bool {
+// inProject reports whether a place of a file is in the project's folder. If this folder is the user's home or one above
+// it, only ordinary files in it count. If the folder is not known, relative paths count.
+func (h *handler) inProject(file, place string) bool {
 	project := cmp.Or(h.cfg.Folder, h.e.CWD)
 	if project == "" {
-		return filepath.IsAbs(file)
+		return !filepath.IsAbs(file)
 	}
 	project = h.real(project)
-	return slices.ContainsFunc(h.places(file), func(place string) bool { return !below(place, project) })
+	return below(place, project) && (!below(h.real(h.path("~/")), project) || h.plain(place))
 }
 
 // places returns the places where a path may lead, without symbolic links: programs remove ".." before they follow the
@@ -69,9 +75,16 @@ func (h *handler) places(file string) []string {
 	return []string{h.real(filepath.Clean(at)), h.real(at)}
 }
 
-// real returns a path without symbolic links, as far as it exists. It returns "" for a circle of links. A hook that
+// maxPath is the longest path that is followed, as on Linux.
+const maxPath = 4096
+
+// real returns a path without symbolic links, as far as it exists. It returns "" for a circle of links and for a path
+// that is too long. A hook that
 // cannot read the host's files only cleans the path.
 func (h *handler) real(path string) string {
+	if len(path) > maxPath {
+		return ""
+	}
 	if h.cfg.Read == nil {
 		return filepath.Clean(path)
 	}
@@ -111,8 +124,8 @@ func below(path, folder string) bool {
 	return err == nil && path != "" && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// agentsOwn reports whether a file is in a folder in which Claude Code stores plans and notes. Notes that it loads are
-// memory, which has its own checks.
+// agentsOwn reports whether a file is in a folder in which Claude Code stores plans, notes and its own working copies of
+// projects. Notes that it loads are memory, which has its own checks.
 func (h *handler) agentsOwn(place string) bool {
 	home := h.real(h.path("~/"))
 	return slices.ContainsFunc([]string{"plans", "projects", "worktrees"}, func(name string) bool {
@@ -148,15 +161,14 @@ const namedPrefix = "named-"
 const maxNamed = 32
 
 // noteNamed stores the paths in a prompt of the user that lead out of the project's folder to ordinary files. It
-// stores only hashes. A prompt with a negation ends all permissions and gives none.
+// stores only hashes. A prompt with a negation, a deferral or a condition ends all permissions and gives none.
 func (h *handler) noteNamed(prompt string) error {
 	var paths []string
+	if intent.HoldsBack(prompt) {
+		return h.st.drop(namedPrefix)
+	}
 	for _, w := range strings.Fields(prompt) {
-		w = strings.Trim(w, "\"'`“”‘’()[]<>,;:!?")
-		if bare := strings.ToLower(strings.ReplaceAll(w, "’", "'")); negations[bare] || strings.HasSuffix(bare, "n't") {
-			return h.st.drop(namedPrefix)
-		}
-		w = strings.TrimRight(w, ".")
+		w = strings.TrimRight(strings.TrimLeft(w, quotes), quotes+".")
 		if strings.HasPrefix(w, "/") || strings.HasPrefix(w, "~/") || strings.HasPrefix(w, "../") {
 			paths = append(paths, w)
 		}
@@ -174,7 +186,8 @@ func (h *handler) noteNamed(prompt string) error {
 	return nil
 }
 
-var negations = text.Set("no not dont never nobody none nothing without except leave avoid stop unless nor neither")
+// quotes are characters around a path in a prompt.
+const quotes = "\"'`“”‘’()[]<>,;:!?"
 
 func namedFile(place string) string {
 	sum := sha256.Sum256([]byte(place))

@@ -3,6 +3,7 @@ package hook
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -13,11 +14,15 @@ func TestAnEditOutsideTheProjectsFolderWaitsForAPerson(t *testing.T) {
 	out := []string{"/etc/sudoers.d/zz", "/etc/cron.d/zz", "/etc/ld.so.preload", "/root/bin/git", "/usr/local/bin/git",
 		home + "/.ssh/authorized_keys", home + "/.ssh/config", home + "/.vimrc", home + "/.npmrc",
 		home + "/.cargo/config.toml", home + "/bin/git", home + "/other/main.go", "../other/main.go", "/tmp/lazaret-x",
+		home + "/.bashrc", home + "/.claude/settings.json", home + "/.mcp.json", home + "/other/.git/hooks/pre-commit",
+		home + "/.claude/CLAUDE.md", "plans/../../.ssh/authorized_keys", "circle/x", strings.Repeat("a/", 3000) + "x",
 		"~/.ssh/authorized_keys", "link/authorized_keys", "keys", "sub/../../x.go", "link/../x.go", "new/../../x/y.go",
 		"/proc/self/root/etc/cron.d/zz"} // this one is denied in any case
 	for _, pages := range [][]page{nil, {harmless}} {
-		s := work(t, "Fix the failing test", true, pages...)
+		s := work(t, "Write a test, and edit the parser", true, pages...)
 		for _, err := range []error{os.MkdirAll(home+"/.ssh", 0o700), os.Symlink(home+"/.ssh", filepath.Join(s.cwd, "link")),
+			os.Symlink(home+"/.claude/plans/a/b", filepath.Join(s.cwd, "plans")),
+			os.Symlink("circle", filepath.Join(s.cwd, "circle")),
 			os.Symlink(home+"/.ssh/authorized_keys", filepath.Join(s.cwd, "keys"))} {
 			if err != nil {
 				t.Fatal(err)
@@ -69,6 +74,8 @@ func TestAnOrdinaryFileOutsideTheFolderPassesIfTheUserNamedIt(t *testing.T) {
 		"Add the key to ~/.ssh/authorized_keys":                         {nil, []string{home + "/.ssh/authorized_keys"}},
 		"Fix the failing test, but don't change " + home + "/other.":    {nil, []string{home + "/other/a.go"}},
 		"Fix the failing test. Leave " + home + "/other/a.go as it is.": {nil, []string{home + "/other/a.go"}},
+		"Fix the failing test and write a summary to `~/notes/z.md`.":   {[]string{home + "/notes/z.md"}, nil},
+		"Fix the failing test. Don´t touch ~/notes/x.md":                {nil, []string{home + "/notes/x.md"}},
 		"Put a line into /etc/cron.d/zz":                                {nil, []string{"/etc/cron.d/zz"}},
 	} {
 		s := work(t, prompt, true)
@@ -82,5 +89,34 @@ func TestAnOrdinaryFileOutsideTheFolderPassesIfTheUserNamedIt(t *testing.T) {
 				t.Errorf("%q: %s: %+v", prompt, file, got)
 			}
 		}
+	}
+}
+
+// A project that is the user's home has files in it that programs run or obey.
+func TestAProjectThatIsTheHomeHasOnlyOrdinaryFiles(t *testing.T) {
+	s := work(t, "Fix the failing test", true)
+	t.Setenv("HOME", s.cwd)
+	for _, file := range []string{".ssh/authorized_keys", ".npmrc", ".cargo/config.toml", "bin/ls", ".bashrc"} {
+		if got := s.proposes("Write", map[string]any{"file_path": s.cwd + "/" + file, "content": "zz"}); !denied(got) {
+			t.Errorf("%s: %+v", file, got)
+		}
+	}
+	if got := s.proposes("Write", map[string]any{"file_path": s.cwd + "/count.go", "content": "zz"}); got != nil {
+		t.Errorf("count.go: %+v", got.Specific)
+	}
+}
+
+func TestALinkToAFileWithSecretsWaitsForAPerson(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	s := work(t, "Fix the failing test", true)
+	if err := os.Symlink(home+"/.ssh/id_rsa", filepath.Join(s.cwd, "key.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.proposes("Read", map[string]any{"file_path": s.cwd + "/key.txt"}); !denied(got) {
+		t.Errorf("%+v", got)
+	}
+	if got := s.proposes("Read", map[string]any{"file_path": s.cwd + "/count.go"}); got != nil {
+		t.Errorf("an ordinary file: %+v", got.Specific)
 	}
 }

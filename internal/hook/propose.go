@@ -44,12 +44,16 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 		return a, err
 	}
 	name := fmt.Sprintf("%s-%020d-%s", key, time.Now().UnixNano(), client.NewID())
-	action := &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: h.catalogue(),
-		Level: h.outsideLevel()}
-	if written.file != "" && written.unknown {
-		action.Host = streams.Hold.String()
+	action := &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: h.catalogue()}
+	outside := h.outside()
+	if outside != "" {
+		level := beliefs.L4
+		action.Level = &level
 	}
-	a, _, err := h.ask(ctx, name, &pending{Action: action, Memory: h.memory(written)}, h.cfg.Wait)
+	if outside != "" || written.file != "" && written.unknown {
+		action.Host = streams.Hold.String() // no delegation passes it
+	}
+	a, _, err := h.ask(ctx, name, &pending{Action: action, Memory: h.memory(written), Outside: outside}, h.cfg.Wait)
 	return a, err
 }
 
@@ -130,10 +134,10 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 	switch {
 	case p.Foreign:
 		what += ", since the text that it writes into the agent's memory comes from the web, a mail or a tool,"
+	case p.Outside != "":
+		what += ", since " + p.Outside + ","
 	case p.Action.Host != "":
 		what += ", since the text that it writes into the agent's memory is not known,"
-	case p.Action.Level != nil:
-		what += ", since it edits a file outside the project's folder,"
 	}
 	if a, v, err := h.answer(rep, err, name, p, what); a != nil || err != nil {
 		return a, v, err

@@ -162,6 +162,8 @@ type pending struct {
 	Memory *streams.Memory `json:"memory,omitempty"`
 	// Foreign is set if Action is held because the text of Memory comes from the web or a mail.
 	Foreign bool `json:"foreign,omitempty"`
+	// Outside is the result of the handler's method outside.
+	Outside string `json:"outside,omitempty"`
 }
 
 func pendingName(key string) string {

@@ -32,6 +32,15 @@ func TestArgumentsRaiseTheLevel(t *testing.T) {
 		{"kb.lookup", `{"sql":"WITH gone AS (DELETE FROM x RETURNING *) SELECT * FROM gone"}`, 4},
 		{"kb.lookup", `{"sql":"EXPLAIN ANALYZE DELETE FROM x"}`, 4},
 		{"kb.lookup", `{"sql":"INSERT INTO notes VALUES ('x')"}`, 3},
+		{"read_query", `{"sql":"select 1 /*! ' */; drop table users; --'"}`, 4},
+		{"read_query", `{"sql":"select '\\' /* /* */ ; drop table users; --'"}`, 4},
+		{"read_query", `{"sql":"select 1 as [']; drop table users; --']"}`, 4},
+		{"read_query", `{"sql":"select a from t where b = '[' and c = ']'"}`, 1},
+		{"get_data", `{"query":"query A{a(x:\"{\"){b}} mutation M{c}"}`, 4},
+		{"get_data", `{"query":"query A{a(x:\"#\")}\nmutation M{c}"}`, 4},
+		{"get_data", `{"query":"#x\rmutation M{c}"}`, 4},
+		{"get_data", `{"query":"query A{a(x:\"\"\"{\"\"\"){b}} mutation M{c}"}`, 4},
+		{"get_data", `{"query":"query A{a(x:\"mutation M{c}\"){b}}"}`, 1},
 		{"kb.lookup", `{"query":"UPDATE notes SET a = 1 WHERE id = 2"}`, 3},
 		{"kb.lookup", `{"sql":"CREATE TABLE a (b int)"}`, 3},
 		{"kb.lookup", `{"sql":"SELECT * INTO b FROM a"}`, 3},
@@ -244,5 +253,17 @@ func TestArgumentsDoNotRaiseAFixedLevel(t *testing.T) {
 	}
 	if _, err := Compile("p.yaml", []byte("version: 1\nname: p\ngroups: [core]\ntools:\n  - {name: a, verbs: [get], level: L1, fixed: true}\n")); err == nil {
 		t.Error("words of names cannot fix a level")
+	}
+	if _, err := Compile("p.yaml", []byte("version: 1\nname: p\ngroups: [core]\ntools:\n"+
+		"  - {name: a, tools: [\"*\"], level: L1, fixed: true}\n")); err == nil {
+		t.Error("a fixed level applies to tools that nobody named")
+	}
+	p, err = Compile("p.yaml", []byte("version: 1\nname: p\ngroups: [core]\ntools:\n"+
+		"  - {name: a, tools: [query], level: L1, fixed: true}\n  - {name: b, tools: [\"quer*\"], level: L1}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Classify("query", []byte(args), "p", "a"); got.Level != beliefs.L4 {
+		t.Errorf("a fixed entry loosens another one: %s", show(got))
 	}
 }

@@ -117,7 +117,7 @@ func (p *Policy) Class(k Call) Class {
 	if k.Accepted != nil {
 		class.accept(*k.Accepted)
 	}
-	fixed := false
+	named, fixed := 0, 0 // entries that name the tool, and the fixed ones among them
 	settled := k.Accepted != nil || p.settles(hits, k.Of, name.plain, &c)
 	for i := range p.entries {
 		e := &p.entries[i]
@@ -136,7 +136,12 @@ func (p *Policy) Class(k Call) Class {
 		}
 		if met, err := e.met(&c); met {
 			class.explicit = class.explicit || byName
-			fixed = fixed || e.fixed
+			if byName {
+				named++
+			}
+			if e.fixed {
+				fixed++
+			}
 			class.join(e, err)
 			effects |= e.effects
 		}
@@ -151,7 +156,7 @@ func (p *Policy) Class(k Call) Class {
 	}
 	class.Effects = effects.names()
 	switch {
-	case k.Accepted != nil, fixed, k.Tool == streams.ApproveTools, k.Tool == streams.RegisterPrompt:
+	case k.Accepted != nil, fixed > 0 && fixed == named, k.Tool == streams.ApproveTools, k.Tool == streams.RegisterPrompt:
 		// The arguments of these two tools are lists of tools and texts of prompts. A person reads them in the hold.
 		return class
 	}

@@ -345,9 +345,9 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 			e.anyTool = true
 		}
 		e.needsObject = len(t.Objects) > 0
-		if e.fixed = t.Fixed; e.fixed && (len(t.Tools) == 0 || hasVerbs) {
-			return at("fixed", "entry %q has `fixed: true`: list its tools under `tools`, without `verbs` or `ambiguous`",
-				t.Name)
+		if e.fixed = t.Fixed; e.fixed && (len(t.Tools) == 0 || hasVerbs || strings.Contains(strings.Join(t.Tools, ""), "*")) {
+			return at("fixed", "entry %q has `fixed: true`: list its tools under `tools` by their names, without `*`, `verbs` "+
+				"or `ambiguous`", t.Name)
 		}
 		if e.of = t.Of; e.of != "" {
 			if len(t.Tools) == 0 || hasVerbs {

@@ -109,6 +109,9 @@ func (e *entry) because(s seen, plain bool) string {
 	switch {
 	case e.anyTool:
 		return "it is for every tool"
+	case s&seenTool != 0 && e.fixed:
+		return "a pattern fits the name; the arguments do not raise the level (fixed), unless another entry with such a " +
+			"pattern is not fixed"
 	case s&seenTool != 0:
 		return "a pattern fits the name"
 	case e.needsObject && s&seenObject == 0:

@@ -15,7 +15,8 @@ import (
 // line or an editing tool writes. The name of a tool that runs command lines does not say that the call changes
 // something. So Relate marks a line that writes a file as strange if the user's words have nothing to do with it. It
 // marks a line that writes its own text to a file of an agent's memory as strange unless the user asked for the
-// change of this file.
+// change of this file. An edit of such a file, or of one that programs load by themselves, is asked for only by the
+// file's name.
 func Relate(said *intent.Said, tool string, args map[string]any, carriers []text.Carrier) *intent.Relation {
 	w := writesOf(tool, args)
 	var named []string
@@ -24,15 +25,21 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 	}
 	r := said.Relate(tool, args, carriers, named...)
 	strange := w.own && said.Unrelated(r) || w.memory && (r == nil || !r.Files)
-	ordinary := w.only && said.Wants() && !slices.ContainsFunc(w.files, func(file string) bool {
+	loaded := slices.ContainsFunc(w.files, func(file string) bool {
 		return shell.IsMemoryFile(file) || shell.Started(file)
 	})
+	ordinary := w.only && said.Wants() && !loaded
 	runs, asked, all := asksForLine(said, tool, args)
+	if slices.ContainsFunc(carriers, func(x text.Carrier) bool { return x.Kind == text.Secret }) {
+		asked, all = false, false // "open a pull request" does not ask for a key in its text
+	}
 	if r == nil && (strange || ordinary || asked) {
 		r = new(intent.Relation)
 	}
 	if r != nil && runs {
 		r.Asked = asked // a user who names the tool, such as bash, does not ask for a certain line
+	} else if r != nil && loaded && !r.Files {
+		r.Asked = false // "write a test" names the tool Write, but no file that agents or programs load
 	}
 	if asked {
 		r.Strange, r.Other, strange = "", "", strange && w.memory
@@ -54,10 +61,10 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 	return r
 }
 
-// lineTools are the words in the names of tools that run command lines. lineArguments are command, the argument with
+// lineTools are the words besides those of shells in the names of tools that run command lines. lineArguments are command, the argument with
 // the line, and the arguments that do not change what the line does.
 var (
-	lineTools     = text.Set("bash shell sh zsh terminal console command commands cmd exec execute run local tool line in")
+	lineTools     = text.Set("execute run local tool line in")
 	lineArguments = text.Set("command description timeout timeoutms runinbackground")
 )
 
@@ -89,7 +96,7 @@ var shells = text.Set("bash shell sh zsh terminal console command commands cmd e
 
 // lineNamed reports whether all words of a tool's name say that it runs command lines.
 func lineNamed(name []string) bool {
-	return !slices.ContainsFunc(name, func(w string) bool { return !lineTools[w] })
+	return !slices.ContainsFunc(name, func(w string) bool { return !shells[w] && !lineTools[w] })
 }
 
 // bringsLine reports whether an argument, at any depth, has the name of a command line. A single word may be the name

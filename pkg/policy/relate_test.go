@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"lazaret/pkg/intent"
+	"lazaret/pkg/text"
 )
 
 // The name of a shell tool asks for none of its lines, whatever the argument with the line is called and whichever JSON
@@ -47,6 +48,39 @@ func TestPromiseTheNameOfAShellToolAsksForNoLine(t *testing.T) {
 		s.Add(x.said)
 		if r := Relate(&s, x.tool, x.args, nil); r == nil || !r.Asked {
 			t.Errorf("%q does not ask for %s %v", x.said, x.tool, x.args)
+		}
+	}
+}
+
+// The verb of a request does not ask for an edit of a file that agents or programs load. The file's name does.
+func TestAVerbDoesNotAskForAFileThatIsLoaded(t *testing.T) {
+	for _, x := range []struct {
+		said, file string
+		want       bool
+	}{
+		{"Write a test for the parser.", "/home/ana/.bashrc", false},
+		{"Write a test for the parser.", ".git/hooks/pre-commit", false},
+		{"Write a test for the parser.", ".github/workflows/x.yml", false},
+		{"Write a test for the parser.", "/home/ana/.claude/CLAUDE.md", false},
+		{"Write a test for the parser.", "parser_test.go", true},
+		{"Write a section on tests to CLAUDE.md.", "CLAUDE.md", true},
+	} {
+		var s intent.Said
+		s.Add(x.said)
+		r := Relate(&s, "Write", map[string]any{"file_path": x.file, "content": "x"}, nil)
+		if got := r != nil && r.Asked; got != x.want {
+			t.Errorf("%q asks for %s: %v", x.said, x.file, got)
+		}
+	}
+}
+
+func TestNobodyAsksForASecretInACommandLine(t *testing.T) {
+	var s intent.Said
+	s.Add("Open a pull request.")
+	args := map[string]any{"command": "gh pr create --title x --body 'A fix.'"}
+	for want, kind := range map[bool]text.Kind{true: text.Number, false: text.Secret} {
+		if r := Relate(&s, "Bash", args, []text.Carrier{{Kind: kind, Value: "1"}}); want != (r != nil && r.Asked) {
+			t.Errorf("with a carrier of kind %s: %+v", kind, r)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func statement(key, v string, sql, certain, search bool) (worst demand) {
 		}
 		v = v[:maxStatement] // a document, which may be long
 	}
-	for _, d := range []dialect{{}, {backslash: true}} {
+	for d := range dialects {
 		all := d.statements(v)
 		for i, s := range all {
 			ended := i+1 < len(all)
@@ -193,38 +193,62 @@ func ofSession(words []string, flat string) bool {
 // mutates reports whether a GraphQL document has a mutation.
 func mutates(v string) bool {
 	depth := 0
-	for line := range strings.Lines(v) {
-		line, _, _ = strings.Cut(line, "#")
-		for len(line) > 0 {
-			switch c := line[0]; {
-			case c == '{':
-				depth++
-			case c == '}':
-				depth = max(depth-1, 0)
-			case depth == 0 && mutation.MatchString(line) && strings.Contains(v, "{"):
-				return true
-			case depth == 0 && nameByte(c):
-				for len(line) > 1 && nameByte(line[1]) {
-					line = line[1:]
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case c == '#':
+			for i+1 < len(v) && v[i] != '\r' && v[i] != '\n' {
+				i++
+			}
+		case strings.HasPrefix(v[i:], `"""`):
+			n := strings.Index(v[i+3:], `"""`)
+			if n < 0 {
+				return false
+			}
+			i += 3 + n + 2
+		case c == '"':
+			for i++; i < len(v) && v[i] != '"' && v[i] != '\n'; i++ {
+				if v[i] == '\\' {
+					i++
 				}
 			}
-			line = line[1:]
+		case c == '{':
+			depth++
+		case c == '}':
+			depth = max(depth-1, 0)
+		case depth == 0 && nameByte(c):
+			if mutation.MatchString(v[i:]) && strings.Contains(v, "{") {
+				return true
+			}
+			for i+1 < len(v) && nameByte(v[i+1]) {
+				i++
+			}
 		}
 	}
 	return false
 }
 
-var mutation = regexp.MustCompile(`^mutation(\s*$|\s*[({@,]|\s+\w+\s*($|[({@,]))`)
+// mutation matches the beginning of a mutation. A comment may follow its first words.
+var mutation = regexp.MustCompile(`^mutation(\s*$|\s*[({@,#]|\s+\w+\s*($|[({@,#]))`)
 
 func nameByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// dialect is a way to read string literals and comments. A database reads a statement in one of two ways, and the
-// policy does not know in which. In the first, a backslash in a literal is an ordinary character, comments nest, and
-// $a$ begins a literal. In the second, a backslash escapes, # begins a comment, and -- begins one only before a
-// space.
-type dialect struct{ backslash bool }
+// dialect is a way to read string literals and comments, as a set of the following bits. The policy does not know which
+// database reads a statement, so it reads it in each way.
+type dialect int
+
+const (
+	// backslash: a backslash in a literal escapes, # begins a comment, and -- begins one only before a space. Without
+	// the bit, $a$ begins a literal.
+	backslash dialect = 1 << iota
+	nested            // comments nest
+	versioned         // the text of a comment that begins with /*! is run
+	brackets          // [a] is a quoted name
+	dialects          // the number of dialects
+)
+
+func (d dialect) has(bit dialect) bool { return d&bit != 0 }
 
 // statements divides v at its semicolons. It replaces each string literal by two quotes and each comment by a space.
 func (d dialect) statements(v string) []string {
@@ -239,7 +263,7 @@ func (d dialect) statements(v string) []string {
 			b.Reset()
 			i++
 		case c == '\'' || c == '"' || c == '`':
-			escape := d.backslash && c != '`' || c == '\'' && i > 0 && (v[i-1] == 'e' || v[i-1] == 'E') &&
+			escape := d.has(backslash) && c != '`' || c == '\'' && i > 0 && (v[i-1] == 'e' || v[i-1] == 'E') &&
 				(i == 1 || !nameByte(v[i-2]))
 			n := quoted(rest, escape)
 			if c == '\'' {
@@ -248,7 +272,14 @@ func (d dialect) statements(v string) []string {
 				b.WriteString("x")
 			}
 			i += n
-		case c == '$' && !d.backslash && dollar.MatchString(rest) && (i == 0 || !nameByte(v[i-1])):
+		case c == '[' && d.has(brackets):
+			n := strings.IndexByte(rest, ']')
+			if n < 0 {
+				n = len(rest) - 1
+			}
+			b.WriteByte('x')
+			i += n + 1
+		case c == '$' && !d.has(backslash) && dollar.MatchString(rest) && (i == 0 || !nameByte(v[i-1])):
 			tag := dollar.FindString(rest)
 			n := strings.Index(rest[len(tag):], tag)
 			if n < 0 {
@@ -256,14 +287,15 @@ func (d dialect) statements(v string) []string {
 			}
 			b.WriteString("''")
 			i = min(i+n+2*len(tag), len(v))
-		case strings.HasPrefix(rest, "--") && (!d.backslash || len(rest) == 2 || rest[2] <= ' '), d.backslash && c == '#':
+		case strings.HasPrefix(rest, "--") && (!d.has(backslash) || len(rest) == 2 || rest[2] <= ' '),
+			d.has(backslash) && c == '#':
 			n := strings.IndexByte(rest, '\n')
 			if n < 0 {
 				n = len(rest)
 			}
 			b.WriteByte(' ')
 			i += n
-		case strings.HasPrefix(rest, "/*!"): // MySQL runs the text of such a comment
+		case d.has(versioned) && strings.HasPrefix(rest, "/*!"):
 			b.WriteByte(' ')
 			i += 3
 			for i < len(v) && v[i] >= '0' && v[i] <= '9' {
@@ -271,7 +303,7 @@ func (d dialect) statements(v string) []string {
 			}
 		case strings.HasPrefix(rest, "/*"):
 			b.WriteByte(' ')
-			i += comment(rest, !d.backslash)
+			i += comment(rest, d.has(nested))
 		case strings.HasPrefix(rest, "*/"):
 			b.WriteByte(' ')
 			i += 2
