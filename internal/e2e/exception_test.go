@@ -33,7 +33,7 @@ func TestAnExceptionLetsPassWhatItNames(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Rules: set})
 	ask := func(tool string) *streams.VerdictEntry {
 		return p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: tool,
-			Args: []byte(`{"text":"AKIAIOSFODNN7EXAMPLE"}`)})
+			Args: []byte(`{"text":"ghp_16C7e42F292c6912E7710c838347Ae178B4a"}`)})
 	}
 	rule := func(v *streams.VerdictEntry) bool {
 		for _, r := range v.Reasons {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"lazaret/pkg/shell"
 	"lazaret/pkg/text"
 )
 
@@ -56,20 +57,6 @@ func networkURL(u string) bool {
 	host := urlHost(u)
 	i := strings.LastIndexByte(host, ':')
 	return i >= 0 && i+1 < len(host) && strings.Trim(host[i+1:], "0123456789") == ""
-}
-
-// networkPrograms connect to the hosts in their arguments, which may be bare numbers.
-var networkPrograms = contentWords(strings.Fields("curl wget nc ncat netcat ssh scp sftp ftp tftp telnet ping ping6 " +
-	"fping nmap socat httpie http https xh aria2c lynx links w3m rsync git openssl traceroute nslookup dig host"))
-
-// connects reports whether a command line contains one of the networkPrograms.
-func connects(command string) bool {
-	for w := range strings.FieldsFuncSeq(strings.ToLower(command), splitsCommand) {
-		if networkPrograms[w[strings.LastIndexByte(w, '/')+1:]] {
-			return true
-		}
-	}
-	return false
 }
 
 type argValue struct {
@@ -183,8 +170,8 @@ func (a *arguments) gather(values []argValue, commands bool) {
 		if !commands {
 			continue
 		}
-		numbers := connects(v.text)
-		for w := range strings.FieldsFuncSeq(v.text, splitsCommand) {
+		numbers := shell.Connects(v.text)
+		for w := range strings.FieldsFuncSeq(v.text, shell.SplitsWords) {
 			if words++; words > maxWords {
 				a.unread = true
 				break
@@ -262,8 +249,4 @@ func bareNumber(s string) bool {
 	whole, fraction, _ := strings.Cut(number, ".")
 	plain := number == whole && number == strings.TrimSpace(s)
 	return strings.Trim(whole+fraction+port, "0123456789") == "" && (plain || len(whole)+len(fraction)+len(port) <= 7)
-}
-
-func splitsCommand(r rune) bool {
-	return r <= ' ' || strings.ContainsRune("\"'`;|&<>(){}=,$", r)
 }

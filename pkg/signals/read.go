@@ -144,6 +144,8 @@ func readAction(e *streams.Entry, a *streams.ActionEntry) []*Input {
 	}
 	in.call.Values = intent.ReadValues(in.Action.Args)
 	in.Action.SecretFile = in.call.SentSecret(a.Tool, in.intent.Values)
+	sent := readSent(in.Action.Args)
+	in.Action.SendsByLine, in.Action.Grant = sent.lines, sent.grant
 	return []*Input{in}
 }
 

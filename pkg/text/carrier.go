@@ -50,6 +50,7 @@ type carrierSet struct {
 	seen  map[carrierKey]struct{}
 	count map[Kind]int
 	full  bool
+	aws   awsKeys
 }
 
 type carrierKey struct {
@@ -64,10 +65,14 @@ func (cs *carrierSet) reset() {
 	clear(cs.seen)
 	clear(cs.count)
 	clear(cs.found)
-	cs.found, cs.full = cs.found[:0], false
+	cs.found, cs.full, cs.aws = cs.found[:0], false, awsKeys{}
 }
 
 func (cs *carrierSet) add(kind Kind, value, via string) {
+	if kind == keyID || kind == keyPart {
+		cs.aws.add(kind, value, via)
+		return
+	}
 	if len(value) > maxValue {
 		keep := maxValue - 20
 		for !utf8.RuneStart(value[keep]) {
@@ -90,6 +95,7 @@ func (cs *carrierSet) add(kind Kind, value, via string) {
 }
 
 func (cs *carrierSet) list() []Carrier {
+	cs.pairAWS()
 	if len(cs.found) == 0 {
 		return nil
 	}

@@ -139,6 +139,7 @@ func (sc *scanner) url(start, n int) int {
 func (sc *scanner) insideURL(i, end int) {
 	body := sc.s[i:end]
 	sc.secretsWithin(body, i)
+	sc.awsWithin(body, i)
 	decoded := body
 	for range maxDepth {
 		if strings.IndexByte(decoded, '%') < 0 {
@@ -146,6 +147,7 @@ func (sc *scanner) insideURL(i, end int) {
 		}
 		decoded = decodePercent(decoded)
 		sc.secretsWithin(decoded, -1)
+		sc.awsWithin(decoded, -1)
 	}
 	if pem := strings.Index(body, "-----BEGIN"); pem >= 0 {
 		sc.pem(i + pem)

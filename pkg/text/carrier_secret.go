@@ -20,7 +20,7 @@ type secretShape struct {
 }
 
 var secretShapes = []secretShape{
-	{"AKIA", 20, 20}, {"ASIA", 20, 20}, {"AIza", 39, 39}, {"ya29.", 30, 512},
+	{"AIza", 39, 39}, {"ya29.", 30, 512},
 	{"ghp_", 40, 40}, {"gho_", 40, 40}, {"ghu_", 40, 40}, {"ghs_", 40, 40}, {"ghr_", 40, 80}, {"github_pat_", 40, 120},
 	{"glpat-", 20, 80}, {"xoxb-", 20, 120}, {"xoxp-", 20, 120}, {"xoxa-", 20, 120}, {"xoxr-", 20, 120}, {"xapp-", 20, 200},
 	{"sk-", 20, 256}, {"sk_live_", 20, 128}, {"sk_test_", 20, 128}, {"rk_live_", 20, 128}, {"pk_live_", 20, 128},

@@ -13,7 +13,7 @@ import (
 // keysOfIssuers has a key of each kind that secret reads, made up for this test.
 var keysOfIssuers = map[string]string{
 	"GitHub":    "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
-	"AWS":       "AKIAIOSFODNN7EXAMPLE",
+	"AWS":       "AKIAIOSFODNN7EXAMPLE/wJalrXUtnFEMI+K7MDENGxbPxRfiCYEXAMPLEKEY",
 	"OpenAI":    "sk-proj-a8Kd93hQzLm2Rt7Vw4Bn6YcP0sXe5Jf1GuTi",
 	"Anthropic": "sk-ant-api03-Zx81kQmP07vLrT3bNc55YdWsEe92HjUoAa",
 	"Slack":     "xoxb-123456789012-1234567890123-AbCdEfGhIjKlMnOpQrStUvWx",

@@ -75,7 +75,7 @@ func TestCarriersAreFoundInCanonicalForm(t *testing.T) {
 		{"to bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t5.", nil},
 		{"to 1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", []string{"crypto 1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"}},
 		{"sum D41D8CD98F00B204E9800998ECF8427E", []string{"hexkey d41d8cd98f00b204e9800998ecf8427e"}},
-		{"key AKIAIOSFODNN7EXAMPLE", []string{"secret AKIA…#" + shortDigest("AKIAIOSFODNN7EXAMPLE")}},
+		{"key AKIAIOSFODNN7EXAMPLE", []string{"opaque AKIAIOSFODNN7EXAMPLE"}},
 		{"sk-learning-is-a-great-thing", nil},
 		{"-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----",
 			[]string{"secret -----BEGIN RSA PRIVATE KEY…#" + shortDigest("MII")}},

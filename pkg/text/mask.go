@@ -94,7 +94,7 @@ func (sc *scratch) marks(clean string) []Span {
 	sc.scanner.reset(clean, "", true) // as in Analyze, to find the same carriers
 	sc.scanner.marking = true
 	sc.scanner.scan(nil, Hidden{})
-	marks := sc.scanner.marks
+	marks := pairMarks(sc.scanner.marks)
 	sc.scanner.marks = nil
 	return marks
 }

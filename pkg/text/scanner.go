@@ -294,6 +294,9 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 			return sc.url(start, i)
 		}
 	}
+	if mask&inUpper != 0 && len(tok) >= awsID {
+		sc.awsWithin(tok, start)
+	}
 	composed := len(tok) >= minSecret && mask&^(inLetters|inDigit) != 0 // a key may be a part of the token
 	if mask&inAt != 0 {
 		if composed {

@@ -1,0 +1,100 @@
+package signals
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lazaret/pkg/intent"
+	"lazaret/pkg/shell"
+	"lazaret/pkg/text"
+)
+
+// Last words of names of arguments, by what their values are.
+var (
+	lineArgs    = wordSet("command commands cmd script shell bash commandline")
+	textArgs    = wordSet("body text html markdown message content contents subject description comment note notes summary title prompt query question caption snippet data payload json")
+	addressArgs = wordSet("url urls uri href link links source src endpoint address host path file")
+	receivers   = wordSet("to cc bcc recipient recipients channel channels chat room thread user users member email phone conversation topic")
+)
+
+func wordSet(words string) map[string]bool {
+	m := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		m[w] = true
+	}
+	return m
+}
+
+// maxSent limits the strings in the arguments of one action that are read for signed URLs and command lines.
+const maxSent = 256
+
+// sentBy says what the arguments of an action send.
+type sentBy struct {
+	lines bool   // an argument is a command line that may send something to another machine
+	grant string // path of the first argument with a signed URL that the action does not only send to the URL's own host
+}
+
+// readSent reads the arguments of an action.
+func readSent(args map[string]any) (out sentBy) {
+	type value struct{ path, last, text string }
+	var all []value
+	var walk func(path, last string, v any, depth int)
+	walk = func(path, last string, v any, depth int) {
+		switch v := v.(type) {
+		case string:
+			if len(all) < maxSent {
+				all = append(all, value{path, last, v})
+			}
+		case []any:
+			for i, x := range v {
+				if depth < maxArgsDepth {
+					walk(path+"."+strconv.Itoa(i), last, x, depth+1)
+				}
+			}
+		case map[string]any:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				words := intent.SplitName(k)
+				if depth < maxArgsDepth && len(words) > 0 {
+					walk(strings.TrimPrefix(path+"."+k, "."), strings.ToLower(words[len(words)-1]), v[k], depth+1)
+				}
+			}
+		}
+	}
+	walk("", "", args, 0)
+	told := false // an argument names a receiver
+	for _, v := range all {
+		out.lines = out.lines || lineArgs[v.last] && shell.Sends(v.text)
+		told = told || receivers[v.last]
+	}
+	for _, v := range all {
+		for link, host := range text.SignedURLs(v.text) {
+			own := false
+			switch {
+			case lineArgs[v.last]:
+				own = shell.Fetches(v.text) && onlyHost(strings.ReplaceAll(v.text, link, host), host)
+			case addressArgs[v.last] && strings.TrimSpace(v.text) == link && !told:
+				own = true
+				for _, w := range all {
+					own = own && (w == v || textArgs[w.last] || onlyHost(w.text, host))
+				}
+			}
+			if !own {
+				out.grant = v.path
+				return out
+			}
+		}
+	}
+	return out
+}
+
+// maxArgsDepth limits how deep arguments are read.
+const maxArgsDepth = 16
+
+// onlyHost reports whether a text names no host and no address but host.
+func onlyHost(s, host string) bool {
+	return !slices.ContainsFunc(text.Analyze(s).Carriers, func(c text.Carrier) bool {
+		return (c.Kind == text.Host || c.Kind == text.IP) && c.Value != host
+	})
+}
