@@ -146,7 +146,7 @@ func (c *copier) leave(name string, dir bool) {
 // notCopied returns at most maxLeft of the files and folders that were not copied, and the number of the others. Those
 // that Lazaret made come before the user's own.
 func (c *copier) notCopied() []string {
-	left := append(c.left, c.others...)
+	left := slices.Concat(c.left, c.others)
 	if over := len(left) - maxLeft; over > 0 {
 		left, c.more = left[:maxLeft], c.more+over
 	}

@@ -139,7 +139,7 @@ func vetResponse(m *jsonrpc.Response) error {
 	}
 	if m.Error != nil {
 		if len(m.Result) > 0 && jsontext.Value(m.Result).Kind() != 'n' {
-			return errors.New("it holds a result and an error")
+			return errors.New("it has both a result and an error")
 		}
 		return vet(errorData(m.Error))
 	}
@@ -150,7 +150,7 @@ func vetResponse(m *jsonrpc.Response) error {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
 	if kind := jsontext.Value(m.Result).Kind(); kind != '{' {
-		return errors.New("it holds neither an object as its result nor an error")
+		return errors.New("it has no error, and its result is not an object")
 	}
 	if json.Unmarshal(m.Result, &r) != nil {
 		return errors.New("its _meta is not an object")

@@ -27,7 +27,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// plant is the three folds over one partition, with a slice as the ledger.
+// plant runs the folds of ingest, a sentinel and the arbiter over one partition. A slice stands for the ledger.
 type plant struct {
 	fail       func(format string, args ...any)
 	in, se, ar *stage.State

@@ -167,15 +167,15 @@ func TestNobodyJoinsAFeedOfAnotherStream(t *testing.T) {
 	}
 	r := reader(*a.first())
 	if !f.join(r) || len(r.msgs) != 1 || r.next != 9 {
-		t.Fatalf("who has read the same entry has %d to read and goes on with %d, want 1 and 9", len(r.msgs), r.next)
+		t.Fatalf("a reader at the entry of the feed has %d entries to read and goes on with %d, want 1 and 9", len(r.msgs), r.next)
 	}
-	// A reader that is ahead joins at an entry that both have read, and does not get that entry
-	// twice.
+	// The feed ends at entry 9. This reader has read entries 9 and 10. It may join the feed, and the feed must not pass
+	// entry 9 to it again.
 	ahead := reader(streams.Entry{Seq: 9})
 	ahead.trail = append(ahead.trail, arrivalOf(streams.Entry{Seq: 10}))
 	f.recent = append(f.recent, ahead.trail[1])
 	if !f.join(ahead) || len(ahead.msgs) != 0 {
-		t.Error("who has read more than the feed does not join it, or reads it again")
+		t.Error("a reader that is ahead of the feed does not join it, or gets an entry twice")
 	}
 	f.recent = f.recent[:3]
 	for what, e := range map[string]streams.Entry{

@@ -65,6 +65,7 @@ const (
 // Alone is a reason why a proposal was not decided jointly.
 type Alone int
 
+// The reasons.
 const (
 	AloneLoad   Alone = iota // several messages were decided at once, or speculation is paused
 	AloneClaim               // another process may still publish a joint frame: see claim

@@ -63,7 +63,7 @@ number may be at most 1.5 times that at the number before.`,
 	f.IntSliceVar(&marks, "observations", []int{10_000, 100_000, 1_000_000},
 		"numbers `N,…` of observations at which the process is killed")
 	f.IntVar(&o.Size, "size", 256, "bytes of content of an observation")
-	f.IntVar(&kills, "kills", 3, "number of kills at each number of observations")
+	f.IntVar(&kills, "kills", 3, "how often the kills and starts are repeated at each number of --observations")
 	f.StringVar(&dir, "dir", "", "`DIR` in which the pipeline's folder is made (default: the folder for temporary files)")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
