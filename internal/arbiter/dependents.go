@@ -28,10 +28,14 @@ type touched struct {
 	After string    `json:"after,omitzero"` // id of the last hold that was checked
 }
 
-// walk calls visit for each subject whose findings apply to a proposal that depends on r: first the subjects in r
-// itself, then the ancestors of its belief. sender is the agent of the proposal, which also sent the decision that r
-// may name. base is the path to r. For visit, under is the key of the subject, agent is the sender of an event, or ""
-// for other subjects, and named is set only for the belief in r itself.
+// walk calls visit for each subject whose findings apply to a proposal that depends on r. The subjects that r names
+// come first: its belief, and its decision or its observation and source. Then come the ancestors of the belief.
+//
+// sender is the agent that sent the proposal. If r names a decision, the same agent sent it. base is the path from the
+// proposal to r, or nil if the caller needs no paths.
+//
+// The arguments of visit: under is the subject's key. If the subject is an event, agent is the agent that sent it, else
+// "". path leads from the proposal to the subject. named is true only for the belief that r itself names.
 func walk(st *stage.State, project, sender string, r dependency, base []string,
 	visit func(under, agent string, path []string, named bool) error) error {
 	if r.Belief != "" {

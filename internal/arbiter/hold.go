@@ -122,7 +122,8 @@ func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
 	return st.Put(key, p)
 }
 
-// due handles an expired timer. It does nothing while ledger time is before the timer's time.
+// due handles a due entry, which the stage writes when a timer expires by the clock of its process. now is ledger
+// time, from the server's clock. If now is still before the timer's time, due does nothing.
 func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	d := new(streams.DueEntry)
 	if err := streams.Unmarshal(e.Body, d); err != nil {

@@ -24,7 +24,8 @@ type Comparison struct {
 	Bad []chain.Finding `json:"bad,omitempty"`
 }
 
-// comparer goes through the leaves of the present ledger and through the ledger's entries at the same time.
+// comparer goes through the log's leaves and the ledger's entries side by side. It skips the leaves of an earlier
+// ledger, which come before the log's last reset.
 type comparer struct {
 	Comparison
 	log     *chain.Log
@@ -32,9 +33,9 @@ type comparer struct {
 	trimmed uint64
 }
 
-// CompareLedger compares every leaf of the present ledger with the ledger's entry. An entry may be
-// missing if it was trimmed, or if its payload is forgotten in the log too; the verification of the
-// log checks whether forgetting was lawful. Entries after the log's last leaf are ignored.
+// CompareLedger compares the log's leaves since the last reset with the ledger's entries. An entry may be missing if it
+// was trimmed, or if its payload is forgotten in the log too; the verification of the log checks whether forgetting was
+// lawful. Entries after the log's last leaf are ignored.
 func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*Comparison, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {

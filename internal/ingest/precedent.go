@@ -41,7 +41,8 @@ func callDigest(project, agent, tool string, args []byte) string {
 	return d
 }
 
-// sketchOf returns a sample of a user's words. Two samples can be compared.
+// sketchOf returns a sketch of the user's words: the keptSketch lowest of their hashes. alike compares two sketches.
+// words are the hashes, in ascending order.
 func sketchOf(words []uint32) []byte {
 	var b []byte
 	for _, h := range words[:min(len(words), keptSketch)] { // words are sorted
@@ -50,7 +51,7 @@ func sketchOf(words []uint32) []byte {
 	return b
 }
 
-// alike reports whether two samples share at least half of their words.
+// alike reports whether two sketches share at least half of their words.
 func alike(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
@@ -59,7 +60,7 @@ func alike(a, b []byte) bool {
 	all := append(slices.Clone(x), y...)
 	slices.Sort(all)
 	all = slices.Compact(all)
-	all = all[:min(len(all), keptSketch)] // the words of both samples with the lowest hashes
+	all = all[:min(len(all), keptSketch)] // the words of both sketches with the lowest hashes
 	both := 0
 	for _, h := range all {
 		if slices.Contains(x, h) && slices.Contains(y, h) {

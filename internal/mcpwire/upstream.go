@@ -73,9 +73,9 @@ func ParseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// Words returns the parts of a server's URL as the words of a command, for the proposal to
-// accept the server's tools. They do not look like a URL: the policy would judge a URL as a
-// destination that the agent chose, but the operator chose the server.
+// Words splits a server's URL into words. The proxy puts these words, in place of a command, into its proposal to
+// accept the server's tools. The URL itself must not be in the proposal: the policy would judge it as a destination
+// that the agent chose. But the operator chose the server.
 func Words(address string) ([]string, error) {
 	u, err := ParseURL(address)
 	if err != nil {

@@ -102,7 +102,8 @@ func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []stre
 		out[k].Count++
 	}
 	for i := range out {
-		out[i].Message = fmt.Sprintf("%d alerts that ask for %s have no room in this entry", out[i].Count, out[i].Effect)
+		out[i].Message = fmt.Sprintf(
+			"the alerts of this entry exceed its size limit: alerts with effect %s that were left out: %d", out[i].Effect, out[i].Count)
 		out[i].Count = 1
 	}
 	return out

@@ -341,7 +341,9 @@ func TestAStageThatEndsInTheMiddleOfAJointDecision(t *testing.T) {
 	g.closed.Store(true)
 	a.send("alpha", streams.KindAct, "x")
 	a.sent++
-	<-g.reached // the sentinel has answered and waits, unless the proposal takes the long way
+	// The arbiter is in its step now. In a joint decision, the sentinel has answered and waits for the arbiter. If the
+	// proposal is not decided jointly, the sentinel has published its answer.
+	<-g.reached
 	p.sentinel.stop()
 	close(g.open)
 	a.send("alpha", streams.KindDec, "y")

@@ -33,7 +33,9 @@ type egress struct {
 	deny     places
 	unlisted streams.Verdict // for destinations that are not on the allow-list
 	private  streams.Verdict // for destinations that are not public and not allowed by name
-	content  map[string]bool // last words of the names of content arguments
+	// content has the names of arguments that carry text for the receiver. Only the last word of an argument's name is
+	// looked up in it. Addresses in such text are not destinations.
+	content map[string]bool
 }
 
 // DefaultContent lists the arguments that have text for the receiver, such as the body of a mail,

@@ -254,7 +254,7 @@ func (d *Declared) Read(s *State) any {
 	}
 	k, ok := d.tableKey(s)
 	if !ok {
-		return fmt.Errorf("the key of %s cannot be evaluated", d.Name)
+		return fmt.Errorf("the expression `key` of signal %s cannot be evaluated", d.Name)
 	}
 	now, n := s.In.Event.Time.UnixNano(), int64(0)
 	for b := s.t.Get(tableCounts, k); len(b) >= 12; b = b[12:] {

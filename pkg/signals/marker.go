@@ -48,7 +48,7 @@ const (
 	wAnswer                      // the reader's output
 	wShape                       // verbs that prescribe a form of the output
 	wFollow                      // verbs of obedience
-	wStrict                      // without exception
+	wStrict                      // words that make an order strict: strictly, exactly, must
 	wMachine                     // names of a reader that is a program
 	wAsk
 	wReply

@@ -21,7 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// maxNotes is the maximum number of resolutions that a verification stores.
+// maxNotes is the maximum number of resolutions (people's signed decisions on holds) that a verification keeps in
+// memory. Further resolutions are counted in dropped and not checked.
 const maxNotes = 100_000
 
 // approvalsSeen is a log's record of people's decisions: the signed statements, the arbiter's entries

@@ -5,10 +5,12 @@ import (
 	"slices"
 )
 
-// Limits of the links of one hash.
+// Limits of stored sets.
 const (
 	MaxDirectives = 32 // directives found for one session, word or carrier
-	MaxDistinct   = 64 // contents, sources, sessions or agents that are counted separately
+	// MaxDistinct is the maximum number of different members that are kept of one set: the contents that push a target,
+	// the sources, sessions or agents of a cluster, the beliefs used by an action. Further members are not counted.
+	MaxDistinct = 64
 )
 
 // Links map a hash to the numbers that were last linked to it: words and carriers of instructions
