@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// The last signature on a list of tools is in force. A proposal that is sent again repeats its verdict, but
-// accepts nothing anew.
+// A person approves a tool at level L1 and later at L4. Then the first proposal is sent again, and its old verdict with
+// L1 is repeated. The tool must stay at L4.
 func TestARepeatedVerdictDoesNotBringBackTheLevelsOfATool(t *testing.T) {
 	h := newHouse(t, offline(t))
 	verdict := func(level beliefs.Level, again bool) {

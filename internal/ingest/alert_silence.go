@@ -9,7 +9,7 @@ func init() {
 	writes[streams.SilenceEntry](streams.TypeSilence, nil)
 }
 
-// silence records that an operator silenced alerts, or ended that. It changes no state.
+// silence makes the entry of an operator's command to silence alerts, or to end such a silence. It changes no state.
 func (f *Fold) silence(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {
 	err := addressed(m, c, "silence")

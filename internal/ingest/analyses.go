@@ -12,7 +12,8 @@ import (
 // analyses caches the analyses of recently read contents. Agents read the same pages, files and tool results again and
 // again, and analyzing a content takes longer than the rest of ingest's work on it.
 //
-// Sentinels in the same process share its markers, and store the results of their own analysis in analyzed.derived.
+// Sentinels in the same process get the field analyzed.derived of a content, and store the results of their own
+// analysis there.
 //
 // The cache does not influence decisions, because an analysis depends only on the content. It may be used from several
 // goroutines.

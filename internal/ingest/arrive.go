@@ -141,8 +141,8 @@ func (f *Fold) applyStanding(st *stage.State, project string, r *record, at time
 	return nil
 }
 
-// derivesFrom returns a parent of a new belief, if an incident withheld this parent, or "" if there is no such parent.
-// It also returns "" if the new belief has support that does not come from the incident, because the order spares
+// derivesFrom returns the id of a parent of the new belief r that the incident of o withheld, or "" if there is no such
+// parent. It also returns "" if r has support that does not come from the incident, because the quarantine spared
 // earlier beliefs with such support too.
 func (f *Fold) derivesFrom(st *stage.State, project string, o *standingOrder, r *record) (from string, err error) {
 	sources, events := map[string]bool{}, map[string]bool{}

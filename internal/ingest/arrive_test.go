@@ -86,8 +86,8 @@ func TestWhatComesInWhileAnIncidentIsOpenIsQuarantinedAsWell(t *testing.T) {
 		}
 	}
 
-	// A repair does not release the beliefs that the incident selected, and new ones are still
-	// quarantined.
+	// After a repair, a belief from the quarantined source stays quarantined, and a new belief from that source is
+	// quarantined too.
 	h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice)
 	if again := h.page("p5", "s3", bad, "Eve delivers within the hour"); h.security(later) != beliefs.Quarantined ||
 		h.security(again) != beliefs.Quarantined {
@@ -128,7 +128,7 @@ func TestAQuarantineHoldsForWhatItNamesAndForHowLong(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		scope beliefs.IncidentScope
-		want  [3]bool // quarantined: session s and source a, s and b, t and a
+		want  [3]bool // whether a page becomes quarantined in session s from source a; in s from b; in t from a
 	}{
 		{"a source", beliefs.IncidentScope{Source: a}, [3]bool{true, false, true}},
 		{"a session", beliefs.IncidentScope{Session: "s"}, [3]bool{true, true, false}},

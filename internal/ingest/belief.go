@@ -32,7 +32,8 @@ type record struct {
 	Intake  uint64           `json:"intake"`
 	Count   uint64           `json:"count"` // number of readings, without those that the field `again` counts
 	Memory  bool             `json:"memory,omitzero"`
-	// These fields of a memory are needed to judge it again.
+	// Writer, Inherited, Category and Channel are set for a memory only. They are needed when the memory is judged
+	// again.
 	Writer    beliefs.Origin `json:"writer,omitzero"`
 	Inherited beliefs.Origin `json:"inherited,omitzero"`
 	Category  string         `json:"category,omitzero"`
@@ -43,7 +44,8 @@ type record struct {
 	Triples  []beliefs.Triple    `json:"triples,omitzero"`
 	Digest   string              `json:"digest,omitzero"` // SHA-256 of the whole content
 	Print    string              `json:"print,omitzero"`  // for a memory: digest of its normalized content
-	// Seal is a hash of the belief's identity, copied from the belief's entry, see intact.
+	// Seal is a hash of the belief's identity, copied from the belief's entry. intact compares it with the record, to
+	// detect that the state was changed.
 	Seal string `json:"seal,omitzero"`
 	// The belief is no longer fresh after Stale, and no longer served after Expires.
 	Stale   time.Time `json:"stale,omitzero"`
@@ -54,16 +56,16 @@ type record struct {
 	StagedFor string `json:"staged_for,omitzero"`
 	// Signed is the name of the key with which a person confirmed the belief.
 	Signed string `json:"signed,omitzero"`
-	// Conflicts are the ids of beliefs that contradict this one with the same subject and predicate. Successor is the
-	// id of the belief that superseded it.
+	// Conflicts are the ids of beliefs that contradict this one: they state another object for the same subject and
+	// predicate. Successor is the id of the belief that superseded it.
 	Conflicts []string `json:"conflicts,omitzero"`
 	Successor string   `json:"successor,omitzero"`
 	// Cleared are the findings of rules that a person saw when they approved the hold of the memory or confirmed the
 	// belief, see streams.FindingKey. When a rule says the same again, it does not restrict the belief again.
 	Cleared []string `json:"cleared,omitzero"`
-	// Flag is the reason why a person should review the belief, or "". Attestations name a digest that covers this text
-	// (see revision). So a text that a fold computes must not change: a fold of an old ledger must give the same
-	// digest.
+	// Flag is the reason why a person should review the belief, or "". Attestations name a digest of the belief that
+	// covers this text (see revision). So do not reword a text that the code computes for Flag: a fold of an old ledger
+	// would then give another digest, and refuse the attestation.
 	Flag string `json:"flag,omitzero"`
 	// Doc is the belief's document number in its word index, plus one. It is 0 if earlier versions wrote the record.
 	Doc uint32 `json:"doc,omitzero"`
@@ -249,10 +251,10 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	switch was := r.Ref.Axes; {
 	case resolved || was == (beliefs.Axes{}):
 	case v.Resolved == nil && was == (beliefs.Axes{Security: beliefs.Suspicious, Freshness: was.Freshness}):
-		// A finding on the candidate came before the first verdict. A candidate is hidden anyway, so the finding
-		// restricts the belief only now.
+		// A rule had a finding on this memory before its first verdict. Until then, the memory was a hidden candidate,
+		// and the finding made no difference. So the finding's restriction is applied now.
 		next = beliefs.Restrict(next, r.Ref.Quality, streams.EffectRestrict)
-	default: // findings and decisions after the hold still apply
+	default: // keep restrictions by findings and decisions that came after the hold
 		next = stricter(next, was)
 	}
 	next.Freshness = r.Ref.Axes.Freshness

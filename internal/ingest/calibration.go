@@ -7,9 +7,9 @@ import (
 	"lazaret/streams"
 )
 
-// forecast records for the calibration whether a belief's confidence was right: a person or a probe confirmed the
-// belief, or something contradicted it. The counts are kept by calibration class. The belief does not change. r is the
-// belief before the revision rv.
+// forecast compares the confidence of belief r with revision rv, for the calibration of the belief's class. If a person
+// or a probe confirmed the belief, that counts as a success. If the belief was contradicted, that counts as a failure.
+// Other revisions do not count. r is the belief before rv, and does not change.
 func (f *Fold) forecast(st *stage.State, project string, r *record, rv *beliefs.Revision) error {
 	if r.Ref.Class == "" || r.Ref.Quality == beliefs.SyntheticProbe || rv.Restored != nil {
 		return nil

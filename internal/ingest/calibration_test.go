@@ -7,8 +7,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass confirms one belief and contradicts
-// one of a class, and also two beliefs of other classes.
+// TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass confirms one belief of a class and contradicts another of
+// the same class: the class then has a success rate of 0.5. A belief of a second class is confirmed: that class has a
+// rate of 1.
 func TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()

@@ -11,10 +11,10 @@ import (
 	"lazaret/streams"
 )
 
-// A catalogue of tools is foreign content that an agent is shown in all its sessions. It counts as such until a person
-// or the policy accepts it: if one of its tools reads like an order, has hidden text or could not be read completely,
-// or if a rule has a critical finding on it, every session of the agent has foreign text. The addresses and accounts
-// that it names count as external content in any case.
+// A catalogue of tools comes from a tool server, and the agent is shown it in all its sessions. If one of its tools
+// reads like an order, has hidden text or could not be read completely, or if a rule has a critical finding on it, the
+// catalogue counts as foreign text in every session of the agent. This ends when a person or the policy accepts the
+// catalogue. The addresses and accounts that a catalogue names count as external content in any case.
 //
 // The limit for an order is orderPoints, as for notes. About half of the catalogues of well-known servers have more
 // points than the 25 that the shipped policy allows foreign text, because they tell the model when to use a tool.
@@ -38,7 +38,7 @@ type offer struct {
 	Carriers []string      `json:"carriers,omitzero"`
 }
 
-// Parts of keyOffer. Each comment lists the rest of the key and, after the arrow, the value.
+// Parts of keyOffer. Each comment lists the parts of the key after this one and, after the arrow, the value.
 const (
 	offerLatest   = "l" // agent, server → offer
 	offerCarrier  = "c" // and a carrier; agent, server → nothing

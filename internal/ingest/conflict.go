@@ -114,8 +114,8 @@ func (f *Fold) compareStatements(st *stage.State, project, id string, at time.Ti
 	return f.queueRevisions(st, project, "conflict", log, at)
 }
 
-// compareStatement compares one statement of a belief with the statements of other beliefs under the same key, and
-// stores it there.
+// compareStatement compares one statement of a belief with the statements of other beliefs under the same key, and adds
+// it to them.
 func (f *Fold) compareStatement(st *stage.State, project, id string, key []byte, t beliefs.Triple, at time.Time,
 	do func(beliefs.Revision) error) error {
 	var all []stated
@@ -170,8 +170,8 @@ func (r *record) asEvidence(at time.Time) beliefs.Evidence {
 	return beliefs.Evidence{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source, At: at}
 }
 
-// corroborate lets two beliefs that state the same support each other. A belief gains support only from an independent
-// source of a stronger class.
+// corroborate lets two beliefs that state the same thing support each other. A belief gains support only from an
+// independent source of a stronger class.
 func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) error) error {
 	for _, p := range [2][2]*record{{mine, other}, {other, mine}} {
 		r, by := p[0], p[1]
@@ -273,7 +273,7 @@ func (f *Fold) confirmations(st *stage.State, a streams.Address, pol *policy.Pol
 			}
 			next, moves := r.standing().Corroborate(ev, sources)
 			if len(next.Evidence) == len(r.Evidence) && len(moves) == 0 {
-				continue // the evidence is not independent of the belief's own
+				continue // this evidence is not independent of the evidence that the belief has
 			}
 			out = append(out, beliefs.Revision{Belief: s.Belief, Moves: moves, By: beliefs.ByAutoObservation, Who: who, Why: why,
 				Evidence: beliefs.EvidenceSet{ev}, Scope: next.Scope, Other: e.ID, At: e.Time})

@@ -28,8 +28,8 @@ func legalHoldKey(project string) []byte { return append([]byte{keyCustody, 0, '
 func statementKey(id string) []byte      { return append([]byte{keyCustody, 0, 's'}, id...) }
 func dropKey(project string) []byte      { return append([]byte{keyCustody, 0, 'd'}, project...) }
 
-// After the project, the key of a person's legal hold has the data subject's id, and the key of an erasure the
-// statement's id, because several erasures in one project can be pending.
+// The key of a person's legal hold ends with the project and the data subject's id. The key of an erasure ends with the
+// project and the statement's id, because several erasures in one project can be pending.
 func personHoldKey(project, subject string) []byte {
 	return append(append(legalHoldKey(project), 0), subject...)
 }
@@ -183,7 +183,8 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	case b.Do == streams.DoRelease:
 		return st.Delete(hold)
 	case e.Type == streams.TypeErased:
-		// The runtime folds the partition again without the listed entries.
+		// The stage's loop now folds the partition again without the listed entries. Their contents must not stay in
+		// the cache.
 		f.analyses.drop()
 		return st.Set(eraseDropKey(e.Project, b.ID), []byte(b.ID))
 	}
@@ -207,8 +208,8 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	case len(k) == 0 || k[0] == keyCursor: // the key names a sentinel group, which may have the name of a project
 		return false, nil
 	case k[0] == keyDecided:
-		// The value has the latest decided proposals of all projects, also forgotten ones. A fold of the remaining ledger
-		// would not have these. So the value is removed.
+		// The value lists the latest decided proposals of all projects, also those of the forgotten project. A fold of
+		// the remaining ledger would not have the latter. So the whole value is removed.
 		return true, nil
 	case k[0] == keyNonceEnd && len(k) > 9: // a time, followed by another key
 		return stage.OfProject(k[9:], project), nil
@@ -218,7 +219,7 @@ func ofProject(k, v []byte, project string) (bool, error) {
 		}
 		err := streams.Unmarshal(v, &o)
 		return o.Project == project, err
-	case k[0] == keyDue: // a clock, a time, and then the project
+	case k[0] == keyDue: // in the key, the project comes after a clock and a time
 		_, rest, ok := bytes.Cut(k[1:], []byte{0})
 		return ok && len(rest) > 8 && stage.OfProject(append([]byte{keyDue}, rest[8:]...), project), nil
 	}

@@ -98,7 +98,8 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 // Every kind of key that a project has is recognized as the project's, wherever the project is in
 // the key.
 func TestARecordIsKnownToBeItsProjects(t *testing.T) {
-	// The times contain bytes that look like the ends of names, and like spaces.
+	// The bytes of this time include zero bytes, which end names in keys, and letters. ofProject must not take them for
+	// a project's name.
 	at := time.Unix(0, 0x4100_41_42_00_61_63_ff)
 	stamp := func(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
 	pending, err := streams.Marshal(&pendingRevisions{Because: becauseTime, Project: "acme", At: at})

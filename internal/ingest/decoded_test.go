@@ -136,7 +136,7 @@ func TestWhatIsDecidedIsWhatOthersRead(t *testing.T) {
 			o.Args = []byte(`{ "b" : 1.50, "a" : "\u003c" }`)
 		}
 		h.say(streams.KindObs, rapid.SampledFrom(beliefs.Origins()).Draw(rt, "origin"), o)
-		// The other stages also get a later proposal in decoded form.
+		// Then comes a proposal. The decoded body that the other stages get must equal its entry in the ledger too.
 		said := streams.Head{ID: fmt.Sprint("p", n), Session: o.Session, User: o.User}
 		switch rapid.IntRange(0, 2).Draw(rt, "proposal") {
 		case 0:

@@ -26,7 +26,8 @@ import (
 // Limits of the index and of a lookup.
 const (
 	// Of the phrases of a content, one in sampleOf is indexed, but at least sampleLeast and at most sampleMost. These
-	// are the phrases with the lowest hashes, so that the sample of an extract contains the same ones.
+	// are the phrases with the lowest hashes. So if a text contains a part of the content, the samples of both contain
+	// the same phrases of that part.
 	sampleLeast = 12
 	sampleOf    = 4
 	sampleMost  = 256
@@ -53,7 +54,7 @@ const (
 	// leastPaste phrases, and these are at least pasteShare of all its phrases.
 	pastePhrases = 8
 	leastPaste   = 4
-	wholePaste   = 2 // enough if all phrases of the text are in external content
+	wholePaste   = 2 // a text with at least so many phrases is also a paste if external content has all of them
 	pasteShare   = 0.5
 )
 
@@ -103,7 +104,7 @@ func (b brought) bytes() []byte {
 }
 
 // broughtKey returns the key of a project's n-th brought record. The tables of phrases and carriers refer to it by its
-// number, which saves space, because one content has about a dozen records in them.
+// number, which saves space, because one content has about a dozen records in these tables.
 func broughtKey(project string, n uint64) []byte {
 	return stage.Key(keyBrought, project, string(binary.BigEndian.AppendUint64([]byte{'#'}, n)))
 }
@@ -230,7 +231,7 @@ func (f *Fold) notePhrases(st *stage.State, project string, by brought, fts []*t
 type derivation struct {
 	parents []streams.Parent
 	phrases int     // number of the text's phrases that are in external content
-	share   float64 // these as a share of all its phrases
+	share   float64 // these phrases as a share of all the text's phrases
 	carried bool    // the text has a carrier that external content named first
 	excerpt bool    // at least half of its words are in excerpts of readings, see excerptOf
 }
@@ -385,7 +386,7 @@ func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *
 	return nil
 }
 
-// common counts those phrases in want that a reading has, and sets their value in want.
+// common counts those phrases in want that a reading has, and sets their values in want to true.
 func (f *Fold) common(st *stage.State, project, agent, id string, want map[uint64]bool) (by brought, n int, err error) {
 	v, ok, err := st.Get(stage.Key(keyPhrases, project, agent, id))
 	if err != nil || !ok {

@@ -30,8 +30,8 @@ func sentences(s string) []string {
 	return out
 }
 
-// extract returns the middle third of a text by sentences, or of a single sentence by words, at
-// least eight words.
+// extract returns the middle third of a text's sentences. If the text has fewer than three sentences, it returns the
+// middle third of its words. The extract has at least eight words, if the text has.
 func extract(s string) string {
 	parts := sentences(s)
 	if len(parts) >= 3 {
@@ -56,10 +56,9 @@ func reordered(s string) string {
 	return strings.Join(parts, " ")
 }
 
-// TestUndeclaredLaunderingIsRecognised lets the agent write every attack text of the corpora to
-// memory without declaring a source: verbatim, as an extract, and with its sentences reordered. It
-// does so in the same session, and in a later session of another agent after all other texts were
-// read.
+// TestUndeclaredLaunderingIsRecognised lets the agent read every attack text of the corpora and write it to memory
+// without declaring a source: verbatim, as an extract, and with its sentences reordered. It does so at once, and again
+// as another agent after all texts were read. Of each form, at least 95 % must count as external.
 func TestUndeclaredLaunderingIsRecognised(t *testing.T) {
 	lines := slices.DeleteFunc(append(corpora(t, "attack_*.jsonl"), corpora(t, "memory_small_sets.jsonl")...),
 		func(l corpusLine) bool { return l.Label != "attack" })
@@ -136,8 +135,9 @@ func everyNth[T any](s []T, n int) []T {
 	return out
 }
 
-// TestNotesOfTheUsersOwnWordsAreNotExternal plays messages of users among all external texts of the
-// project, including attacks. The agent then notes the messages in its own words.
+// TestNotesOfTheUsersOwnWordsAreNotExternal plays messages of users among all external texts of the project, including
+// attacks. The agent then notes each message: verbatim, reported, reworded and as an extract. At most 5 % of the notes
+// of each form may count as external.
 func TestNotesOfTheUsersOwnWordsAreNotExternal(t *testing.T) {
 	said := corpora(t, "benign_memorybank.jsonl")
 	outside := append(corpora(t, "attack_*.jsonl"), corpora(t, "benign_*toolout.jsonl")...)
@@ -193,8 +193,8 @@ func TestNotesOfTheUsersOwnWordsAreNotExternal(t *testing.T) {
 	}
 }
 
-// TestNotesInRealConversationsAreNotExternal plays customer-service conversations, in which users
-// and tools talk about the same things. The agent notes the last message of the user.
+// TestNotesInRealConversationsAreNotExternal plays customer-service conversations, in which users and tools talk about
+// the same things. The agent notes each message of the user. At most 5 % of the notes may count as external.
 func TestNotesInRealConversationsAreNotExternal(t *testing.T) {
 	sessions := everyNth(corpora(t, "sessions_tau.jsonl"), 4)
 	if testing.Short() {
@@ -292,7 +292,7 @@ func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
 func TestAnAttackerGainsNothingByReadingThePageInManyTurns(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.read(beliefs.OriginWeb, "o0", page)
-	for i := range 400 { // more than the stored readings of the agent
+	for i := range 400 { // more readings than ingest stores for an agent
 		h.read(beliefs.OriginTool, fmt.Sprint("o", i+1),
 			fmt.Sprintf("row %d of the inventory: %d pallets of part %x wait in hall %d", i, i*7, i*991, i%13))
 	}
@@ -331,9 +331,10 @@ func madePage(number, words int) string {
 	return strings.Join(out, " ")
 }
 
-// TestAPastedExcerptIsNotTheUsersOwn lets a session read 80 pages. The user pastes 8 to 40 words of
-// each page: alone, after a request, and inside a message of their own. The excerpts are then
-// remembered under the user's credential.
+// TestAPastedExcerptIsNotTheUsersOwn lets a session read 80 pages. The user pastes 8 to 40 words of each page: alone,
+// after a request, and inside a message of their own. Each excerpt is then remembered under the user's credential, and
+// must count as external and name the page as its parent. A message must count as external too, unless the excerpt is a
+// small part of it.
 func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
 	h := newHouse(t, offline(t))
 	const pages = 80
@@ -362,8 +363,8 @@ func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
 	}
 }
 
-// TestWhatTheAgentWroteBeforeItWasReadIsExternalAfterwards lets the agent write a text to memory
-// before the same text is read from outside.
+// TestWhatTheAgentWroteBeforeItWasReadIsExternalAfterwards lets the agent write a text to memory before it reads the
+// same text in a document. Excerpts of the text that the user then pastes must count as external.
 func TestWhatTheAgentWroteBeforeItWasReadIsExternalAfterwards(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := madePage(3000, 40)
@@ -377,7 +378,8 @@ func TestWhatTheAgentWroteBeforeItWasReadIsExternalAfterwards(t *testing.T) {
 	}
 }
 
-// TestThePagesEchoOfTheUserTakesNothingFromHim lets pages repeat the user's words.
+// TestThePagesEchoOfTheUserTakesNothingFromHim lets the user say something that a page then repeats. When the user says
+// a part of it again, the words must still count as the user's own.
 func TestThePagesEchoOfTheUserTakesNothingFromHim(t *testing.T) {
 	h := newHouse(t, offline(t))
 	for i := range 20 {

@@ -80,7 +80,7 @@ func othersKey(project, agent, id string) []byte {
 	return stage.Key(keyEvent, project, agent, id+"~")
 }
 
-// maxOthers is the maximum number of such new ids that are stored for one id. The latest are kept.
+// maxOthers is the maximum number of new ids that are stored for one id that was used again. The latest are kept.
 const maxOthers = 16
 
 func (f *Fold) known(st *stage.State, project, agent, id string) (known, error) {

@@ -131,7 +131,8 @@ func (f *Fold) ownWords(st *stage.State, project string, w text.Wording, hit []b
 	return len(phrases) > 0 && 2*own >= len(phrases), nil
 }
 
-// maxOwn is the maximum number of phrases of one text that are stored as the user's own, besides its sample.
+// maxOwn is the maximum number of phrases of one text that are stored as the user's own, in addition to the phrases of
+// its sample.
 const maxOwn = 1024
 
 // ownPhrases returns those phrases of a user's text that count as the user's own: all except those of excerpts.

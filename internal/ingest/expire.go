@@ -110,7 +110,9 @@ func (f *Fold) expireStep(st *stage.State, step *streams.ExpiryStep) error {
 		return err
 	}
 	if step.Looks <= 0 || step.Drops <= 0 || step.Bytes <= 0 {
-		return st.Delete(expiryKey) // no version writes such a step; if it were carried out, the expiry would never end
+		// No version writes a step with a limit of 0 or less. Such a step examines nothing, so the expiry would never
+		// end.
+		return st.Delete(expiryKey)
 	}
 	switch {
 	case len(x.Belief) > 0:
@@ -351,7 +353,7 @@ func sweep(st *stage.State, step *streams.ExpiryStep) (done bool, err error) {
 	return false, nil
 }
 
-// dropCost is what dropping an index counts towards a step's bytes.
+// dropCost is the number of bytes that a dropped index counts towards the limit of a step.
 const dropCost = 4 << 10
 
 // indexed reports whether a recall can find the belief.

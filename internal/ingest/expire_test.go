@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// expirer is a house that obeys signed orders.
+// expirer is a house (ingest's fold with a state) that accepts signed orders, with the key that signs them.
 type expirer struct {
 	*house
 	signer note.Signer
@@ -61,14 +61,14 @@ func (x *expirer) order(c streams.Custody) *streams.CustodyEntry {
 	return e
 }
 
-// expire orders to expire all beliefs from before a time.
+// expire enters a signed order to expire all beliefs that were last read before a time.
 func (x *expirer) expire(before time.Time) *streams.CustodyEntry {
 	x.t.Helper()
 	return x.order(streams.Custody{Do: streams.DoExpire, Project: streams.SystemProject, UpTo: 1,
 		Before: before.Truncate(time.Second)})
 }
 
-// sentence returns a text of n words that differs from those of other numbers.
+// sentence returns a text of n random words after a word with the number. So texts with different numbers differ.
 func sentence(r *rand.Rand, n, number int) string {
 	words := []string{fmt.Sprintf("number%d", number)}
 	for range n {
@@ -91,7 +91,7 @@ func (x *expirer) step() bool {
 	return a != nil
 }
 
-// readMany reads texts from the web with the numbers from one to before another.
+// readMany lets the agent read the texts number from, from+1, …, to-1 from the web. Then an hour passes.
 func (x *expirer) readMany(from, to int) {
 	x.t.Helper()
 	r := rand.New(rand.NewPCG(1, uint64(from)))
@@ -255,8 +255,8 @@ func TestEventsDuringAnExpiry(t *testing.T) {
 	})
 }
 
-// Processes that read the entries, and those that start again between two, have the same state as the
-// one that wrote them.
+// One process writes the entries of an expiry. A second process reads them, and is restarted after each entry. Both
+// must have the same state in the end.
 func TestAnExpiryIsFoldedAlike(t *testing.T) {
 	x, _ := newExpirer(t)
 	x.keep = true
@@ -277,8 +277,9 @@ func TestAnExpiryIsFoldedAlike(t *testing.T) {
 	}
 }
 
-// States of earlier versions have documents of beliefs that were dropped, and beliefs that do not know
-// their document. Their entries drop everything at once. The next expiry removes both from the index.
+// The state of an earlier version has index documents of dropped beliefs, and beliefs without the number of their
+// document. An order of an earlier version drops all beliefs at once. The steps that follow must remove the documents
+// of all dropped beliefs from the index.
 func TestAnExpiryOfAnEarlierVersionsState(t *testing.T) {
 	x, _ := newExpirer(t)
 	x.readMany(0, 300)
@@ -317,7 +318,7 @@ func TestAnExpiryOfAnEarlierVersionsState(t *testing.T) {
 	if !c.Steps {
 		t.Fatal("an order is not carried out in steps")
 	}
-	// The same order as an entry of an earlier version.
+	// Fold the same order as an entry of an earlier version, which has no steps.
 	c.Steps = false
 	if err := x.st.Delete(expiryKey); err != nil {
 		t.Fatal(err)
@@ -337,7 +338,7 @@ func TestAnExpiryOfAnEarlierVersionsState(t *testing.T) {
 	x.swept()
 }
 
-// BenchmarkExpiry expires LAZARET_BENCH_DOCS texts of half as many more. It reports the longest
+// BenchmarkExpiry reads 1.5 × LAZARET_BENCH_DOCS texts and expires the first two thirds of them. It reports the longest
 // time that the stage's loop needs for one entry, during which no verdict is given.
 func BenchmarkExpiry(b *testing.B) {
 	n := 10_000

@@ -27,9 +27,9 @@ type Fold struct {
 	rules    *activation.Cache[struct{}] // rule sets that compile
 
 	// Apply sets wakes for a partition when there is work that needs an entry although no message asks for it. Wakes
-	// reads and clears wakes. dues caches when the next belief becomes stale or expires. When Apply last found a belief
-	// that had become stale or expired, virtual is the belief's project if the time there is virtual, and empty if it
-	// is real.
+	// reads and clears wakes. dues caches when the next belief becomes stale or expires. virtual is about the last
+	// belief of the partition that Apply found to be stale or expired: it is the belief's project if that project has
+	// virtual time, and empty if it has real time.
 	wakes   [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string
@@ -218,14 +218,14 @@ const (
 	keyDecided    = 'V' // → ledger sequences of the latest decided proposals, eight bytes each
 	keyReaudit    = 'a' // → progress of a re-audit
 	keyReading    = 'r' // project, agent, event id → text that the agent was shown
-	keyReadings   = 'n' // project, agent, slot → event id; without a slot the number of readings
+	keyReadings   = 'n' // project, agent, slot → event id; without a slot → number of readings
 	keyExternal   = 'f' // project, phrase or carrier of external content → number in keyBrought
 	keyBrought    = 'q' // project, number → event that brought the content in; without a number the next one
 	keyOwn        = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases    = 'p' // project, agent, event id → event that brought it in, and all phrases of the shown text
 	keyActive     = '3' // project, agent, session → about when the session was last active, see noteActive
 	keySaid       = 'v' // project, agent, session, number → message of the user
-	keyIntent     = 'A' // project, agent, session → words and requests of the user; with a tool: see noteCall
+	keyIntent     = 'A' // project, agent, session → words and requests of the user; with a tool → calls, see noteCall
 	keyCall       = 'W' // project, agent, kind, id → calls that may become precedents, see callRecord
 	keyShown      = 'F' // project, agent, session → summary of the foreign content it was shown; see foreign_text.go
 	keyOffer      = '4' // project, part, see offerLatest → catalogues of tools that are not accepted, and acceptances
@@ -236,8 +236,8 @@ const (
 	keyNonce      = 'z' // project, nonce → time from which it may be forgotten
 	keyNonceEnd   = 'Z' // time, key of the nonce → nothing
 	keyStated     = 'T' // project, digest of scope, subject and predicate, or of content → beliefs that state it
-	keyPending    = 'Q' // number → pending revisions; without a number the last number
-	keyDue        = 'D' // clock, time, project, belief → nothing: time at which the belief ages
+	keyPending    = 'Q' // number → pending revisions; without a number → the last number
+	keyDue        = 'D' // clock, time, project, belief → nothing: the belief becomes stale or expires at that time
 	keyTomb       = 'X' // project, belief → tombstone of its content
 	keyGrave      = 'y' // project, digest or band → beliefs that have a tombstone
 	keyIncident   = 'I' // project, incident → record
@@ -248,8 +248,8 @@ const (
 	keyPoint      = 'P' // project, number → restore point
 	keyLatest     = 'L' // project → number and intake sequence of the latest restore point
 	keyMoved      = 'M' // project → nothing: a belief changed since the latest restore point
-	keyBatch      = 'B' // project → run of external writes that is coming in
-	keyBefore     = 'U' // project, belief, number → state of the belief at that restore point
+	keyBatch      = 'B' // project → latest run of external memory writes, see batchOf
+	keyBefore     = 'U' // project, belief, number of a restore point → state of the belief at the point
 	keyClass      = 'K' // project, calibration class → calibration.Window
 	keyRollback   = 'R' // project → progress of a rollback
 	keyPerson     = 'E' // project, data subject, user, belief → nothing: beliefs by the persons that they are about

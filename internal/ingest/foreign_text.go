@@ -182,7 +182,7 @@ func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*
 		if err != nil {
 			return nil, err
 		}
-		// A command whose parts the user named does not come from a text that has the same command.
+		// A command whose parts the user named counts as the user's, even if a foreign text has the same command.
 		if own || e.Intent != nil && strings.HasPrefix(c, string(text.Command)+":") && slices.Contains(e.Intent.Carriers, c) {
 			continue
 		}

@@ -170,11 +170,12 @@ func TestACatalogueIsForeignUntilItIsAccepted(t *testing.T) {
 	}
 	h2 := h.st.Clone()
 	acceptTools(h, "agent", bad, streams.Allow, false)
-	// The address of the replaced catalogue stays external: nobody accepted that one.
+	// The address stays external, because the earlier catalogue with this address was replaced without being accepted.
 	expect("accepted", 0, true)
 	offer("agent", bad)
 	expect("accepted and published again", 0, true)
-	// Another state: the server replaces the list instead. The open session was shown it.
+	// From the state before the acceptance: the server replaces the catalogue by a harmless one. It still counts in the
+	// open session, which was shown it, and not in a later session.
 	h.st = h2
 	offer("agent", toolsOf("crm", "Finds a customer."))
 	expect("replaced", 1, true)
@@ -232,7 +233,8 @@ func TestACriticalFindingMakesACatalogueForeign(t *testing.T) {
 	}
 }
 
-// The oldest catalogue makes room for another. The sessions that were shown it still count it.
+// An agent is shown three catalogues more than are stored. The oldest ones are dropped, but must still count as foreign
+// in the session that was shown them.
 func TestAnAgentHasALimitedNumberOfCatalogues(t *testing.T) {
 	h := newHouse(t, offline(t))
 	userIn(h, "agent", "s")
@@ -273,8 +275,9 @@ func TestANoteBesideAnUnacceptedOrderHasNoGrade(t *testing.T) {
 	}
 }
 
-// A catalogue that reads like an order takes the grade of notes only in sessions that may have been shown it, and is not
-// the first to be retired.
+// A catalogue that reads like an order is replaced by a harmless one. A note gets no grade in a session that was open
+// before, and gets its grade in a session that begins later. If an agent has too many catalogues, harmless ones are
+// retired before the one with the order.
 func TestAReplacedCatalogueCountsForItsSessionsOnly(t *testing.T) {
 	h := newHouse(t, offline(t))
 	publish := func(c *streams.Tools) {

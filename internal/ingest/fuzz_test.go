@@ -71,7 +71,8 @@ func FuzzAdmit(f *testing.F) {
 	})
 }
 
-// FuzzForeign: a sentinel group of a third party may write any bytes to the ledger, and ingest folds them.
+// FuzzForeign: a sentinel group of a third party may write any bytes to the ledger. Ingest must fold them without an
+// error, because an error would stop the partition.
 func FuzzForeign(f *testing.F) {
 	f.Add("judge", "alerts", uint64(1),
 		[]byte(`{"alerts":[{"id":"x","rule":"r","severity":"high","subject":{"kind":"belief","id":"b"},"effect":"quarantine","project":"demo"}]}`))
@@ -137,9 +138,9 @@ var entrySeeds = []struct {
 	{0, "\x00", 255, 0}, // the source of each part consists of escapes
 }
 
-// growth is how many bytes an entry may have beyond MaxEntry's share of its event. Each of up to
-// 256 parts has derived data, even if the part is small. Each part repeats the source: 1,024 bytes,
-// which may become six times as many in JSON, make 1.5 MiB.
+// growth is the number of bytes by which an entry may exceed its event's size times MaxEntry/DefaultMaxEvent. An event
+// has up to 256 parts. The entry has derived data of each part, even if the part is small. Each part repeats the
+// source: 1,024 bytes, which may become six times as many in JSON, make 1.5 MiB.
 const growth = 2 << 20
 
 // FuzzEntrySize: the size of an entry grows no faster with the size of its event than the ledger's

@@ -61,8 +61,8 @@ func (h heard) bytes() []byte {
 	return binary.BigEndian.AppendUint64(v, h.reading)
 }
 
-// noteHeard adds what an event brought into its session to the summary. It must be called before the event itself is
-// stored as a reading.
+// noteHeard records in the session's summary whether an event had words of the user or operator (spoken), or foreign
+// content (foreign). It must be called before the event itself is stored as a reading.
 func (f *Fold) noteHeard(st *stage.State, project string, e *streams.EntryHead, spoken, foreign bool) error {
 	if !spoken && !foreign {
 		return nil
@@ -164,7 +164,7 @@ func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, 
 		return beliefs.NoGrade, err
 	}
 	if !anywhere.foreign {
-		// The session may have been shown a catalogue that was replaced since.
+		// A catalogue that was replaced since may have been shown in the session. It counts as foreign content.
 		if without, err := sessionlessSince(st, a.Project, &e.EntryHead); err != nil || without.Foreign > 0 {
 			return beliefs.NoGrade, err
 		}
@@ -452,8 +452,8 @@ func (n *agentNote) extracts(said []string) bool {
 	})
 }
 
-// extracted reports whether a sentence has the words in their order, with at most one other word between two of them.
-// Reporting words are ignored.
+// extracted reports whether a sentence has words in the order of words, with at most one other word between two of
+// them. Reporting words are ignored.
 func extracted(words, sentence []text.Term) bool {
 	sentence = slices.DeleteFunc(slices.Clone(sentence), func(t text.Term) bool { return reporting[t] })
 	for i := range sentence {

@@ -97,7 +97,7 @@ func TestReasoningWithoutForeignParentsIsTheAgentsOwn(t *testing.T) {
 	g.grades("No okay is needed for flights.", beliefs.NoGrade)
 	g.grades("Movers got the green light.", beliefs.NoGrade)
 	g.grades("A confirmed date disturbs fewer people, so a review of the dates comes first.", beliefs.Own)
-	// A note read again in another session is still the agent's own.
+	// A recall shows the agent's own note in another session. A new note there must still get the grade `Own`.
 	e := g.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "t"},
 		Query: "weekend"}).(*streams.RecallEntry)
 	if len(e.Admitted) != 1 || e.Admitted[0].ID != own.Belief.ID {

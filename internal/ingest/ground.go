@@ -18,8 +18,8 @@ func init() {
 	writesIn(streams.TypeOutcome, (*Fold).applyOutcome)
 }
 
-// Limits of grounding: of comparing an answer with the sources that it names. Sources beyond a limit do not count as
-// support. The entry names them.
+// Limits of grounding, which compares an answer with the sources that the answer names. A source beyond a limit is not
+// read and does not count as support. The entry lists its id.
 const (
 	// maxSources and maxSourceBytes limit the sources that one answer is compared with.
 	maxSources     = 16
@@ -205,7 +205,8 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 	return st.Give(stage.Key(keyReading, project, h.Agent, h.ID), rd.short())
 }
 
-// readingSlot returns the key of the n-th event that an agent read. A later event replaces it after keptReadings more.
+// readingSlot returns the key of the n-th event that an agent read. Event n+keptReadings has the same key and replaces
+// event n.
 func readingSlot(project, agent string, n uint64) []byte {
 	return stage.Key(keyReadings, project, agent,
 		string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))

@@ -7,14 +7,15 @@ import (
 	"lazaret/streams"
 )
 
-// TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted shares words of another project's user,
-// and words of a page that was read there, with every credential.
+// TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted shares memories of every origin from another project, with
+// credentials of every origin. Each must arrive as external, unsupported and context only, and must not take the key of
+// a memory here. After a person confirms such a memory, it is supported.
 func TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()
 	own := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "own"}, Key: "size",
 		Content: "My size is 43"})
-	h.read(beliefs.OriginUser, "said", "The gate is four") // the shared text could then repeat the user's words
+	h.read(beliefs.OriginUser, "said", "The gate is four") // the shared text is equal to words of the user here
 	for _, there := range beliefs.Origins() {
 		for _, by := range beliefs.Origins() {
 			id := "m-" + string(there) + "-" + string(by)

@@ -27,8 +27,8 @@ type house struct {
 	seq    uint64 // in the intake
 	ledger []*streams.Entry
 	keep   bool // the ledger
-	offers bool // proposals do not come through the intake, see stage.Offer
-	behind int  // number of such proposals since the last intake message
+	offers bool // the front offers proposals directly, without the intake, see stage.Offer
+	behind int  // number of proposals offered directly since the last intake message
 }
 
 func newHouse(t testing.TB, st *stage.State) *house {

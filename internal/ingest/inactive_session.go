@@ -23,7 +23,8 @@ func activeKey(project, agent, session string) []byte {
 	return stage.Key(keyActive, project, agent, session)
 }
 
-// noteActive stores when a session was last active, and at its first event the base of its sessionless texts.
+// noteActive stores when a session was last active. At the session's first event, it also stores how many texts the
+// agent had then been shown without a session (see noteBase).
 func noteActive(st *stage.State, project string, h *streams.EntryHead) error {
 	if h.Session == "" {
 		return nil
@@ -91,7 +92,7 @@ func dropSession(st *stage.State, project, agent, session string) error {
 type fading struct {
 	sessionID
 	any   bool     // the session has state
-	words []uint32 // words to store instead of the user's, see intent.Faded
+	words []uint32 // meaningless words to store instead of the user's, see intent.Faded
 }
 
 // expireSessions examines the next sessions, and drops the state of those whose last event was before the horizon.

@@ -42,8 +42,9 @@ func (x *expirer) holds(text string) (n int) {
 	return n
 }
 
-// An expiry drops the words of users of silent sessions. A session that comes back is held, and says so, until it is
-// started again. Sessions that were active, and those of a project under legal hold, go on.
+// An expiry drops the words of users of silent sessions. If such a session has an action later, the action's entry must
+// say that the user's words have expired, until the session is started again. Sessions that were active after the
+// horizon, and sessions of a project under legal hold, must keep the words.
 func TestAnExpiryDropsTheWordsOfSilentSessions(t *testing.T) {
 	const words = "Please send the parcel of Zuzana Quimby to the office and tell Bob."
 	begin := func(t *testing.T) *expirer {

@@ -59,7 +59,7 @@ func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Aler
 		al := &alerts[i]
 		s, err := beliefs.ParseSeverity(al.Severity)
 		if err != nil || s < beliefs.Medium || al.Mode != alertEnforced || al.Exception != "" {
-			continue // medium is the lowest severity that a policy can name here
+			continue // an alert below medium opens no incident: a policy cannot set a lower limit
 		}
 		if !looked {
 			pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)

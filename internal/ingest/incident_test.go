@@ -164,9 +164,10 @@ func TestThePolicySaysWhichFindingsOpenAnIncident(t *testing.T) {
 	}
 }
 
-// TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport follows a poisoned page: the
-// page, a memory that derives from it, a descendant that the user later states independently, and a
-// descendant that the user does not state.
+// TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport follows an incident about a poisoned page with two
+// memories that derive from the page. The quarantine must withhold the page and the first memory, and spare the second
+// one, which a person has confirmed. After the user states the first memory independently, a repair must restore it,
+// and not the page.
 func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.keep = true
@@ -218,7 +219,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	refuse(h.newOrder(approval.CloseIncident, "i0000000000000000"), s.alice, approval.CheckOrder)
 
 	e := h.obeyed(contain, s.alice)
-	// The page's envelope has evidence of its own, and so has the confirmed belief.
+	// The page is found. Two beliefs derive from it: the first memory is quarantined, and the confirmed one is spared.
 	if r := e.Incident.Report; r != (beliefs.IncidentReport{Found: 1, Descendants: 2, Quarantined: 2, Spared: 1}) {
 		t.Errorf("%+v", r)
 	}
@@ -272,7 +273,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 			t.Fatal(err)
 		}
 	}
-	// The activations were written to the state directly.
+	// The house activated its trust file directly in the state, not by an entry. So do the same here.
 	if err := activation.Put(again.st, streams.DoActivateTrust, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -284,8 +285,9 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	}
 }
 
-// TestARepairBringsNothingBackThatWasLookedFor lets a person independently state a belief that an
-// incident named. This is no evidence for the belief's writer.
+// TestARepairBringsNothingBackThatWasLookedFor quarantines a belief that the order itself names. Then the user states
+// the same thing independently. A repair must not restore the belief, because the order selected it and not a parent of
+// it.
 func TestARepairBringsNothingBackThatWasLookedFor(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()

@@ -14,9 +14,9 @@ import (
 
 // A recall searches inverted word indexes. A place is the whole project, a user or a session. The beliefs of a place
 // are on six shelves: for each of the three classes of origin, one shelf has the memories and one the read content. A
-// shelf consists of volumes, and each volume has a word index. Each shelf is searched separately. So a search finds
-// more trusted content however much less trusted content there is, and memories however much read content there is.
-// The word indexes are part of the state: Apply writes them, and a refold rebuilds them.
+// shelf consists of volumes, and each volume has a word index. Each shelf is searched separately. So content of a less
+// trusted class cannot crowd content of a more trusted class out of the hits, and read content cannot crowd out
+// memories. The word indexes are part of the state: Apply writes them, and a refold rebuilds them.
 
 // The classes of origin, most trusted first.
 const (

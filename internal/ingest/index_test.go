@@ -77,7 +77,8 @@ func TestBeliefsThatFollowAFullIndexAreFound(t *testing.T) {
 	found("o7", "o8", "o9")
 }
 
-// numberDocuments makes an index that has numbered documents, all of which were removed and swept.
+// numberDocuments writes the state of an index that has given out count document numbers, and whose documents were all
+// removed and swept.
 func numberDocuments(t *testing.T, st *stage.State, key []byte, count uint32) {
 	t.Helper()
 	const inSegment, inSpan = 512, 512 * 512

@@ -7,8 +7,9 @@ import (
 )
 
 // intact reports whether a belief's content and origin are those of its entry. For a text that was read long ago, the
-// state has only the beginning, so only that is compared. Someone who can change the state can also change the seal in
-// it. Therefore the arbiter, which may run in another process, checks a second seal that it makes from the ledger.
+// state has only the beginning, so only the beginning is compared. Someone who can change the state can also change the
+// seal in the state. Therefore the arbiter, which may run in another process, checks a second seal that it makes from
+// the ledger.
 func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) {
 	if r.Seal == "" {
 		return true, nil // the belief is from a version without seals
@@ -27,9 +28,9 @@ func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) 
 	return streams.IsDigest(r.Digest, content), nil
 }
 
-// keepIntact removes the beliefs that do not match their entries from a list of served items, and adds them to the
-// refused ones. by has the match of each item by id. A privileged recall still shows them, and says that they do not
-// match.
+// keepIntact checks the beliefs in a list of served items. If a belief does not match its entry, keepIntact removes it
+// from the list and adds it to e.Refused. A privileged recall still shows such a belief, with the reason
+// beliefs.ReasonIntegrity. by has the match of each item by id.
 func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem,
 	by map[string]*match) error {
 	kept := (*list)[:0]

@@ -10,8 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestABeliefThatWasChangedInTheStateIsNotServed changes a belief in the state, as someone with
-// access to the files could, and recalls it.
+// TestABeliefThatWasChangedInTheStateIsNotServed changes a belief in the state, as someone with access to the files
+// could, and recalls it. If the text, the digest, the origin, the source or the sensitivity was changed, the recall
+// must refuse the belief. A change of its confidence or count is allowed.
 func TestABeliefThatWasChangedInTheStateIsNotServed(t *testing.T) {
 	long := strings.Repeat("The aquarium on the pier shows jellyfish every afternoon. ", 20)
 	for what, change := range map[string]func(h *house, r *record){

@@ -282,7 +282,7 @@ type look struct {
 	Keys []uint32 `json:"keys"`
 }
 
-// maxLooks is the maximum number of such calls that are stored for a session. The oldest is dropped.
+// maxLooks is the maximum number of calls (see look) that are stored for a session. The oldest is dropped.
 const maxLooks = 16
 
 func looksKey(project, agent, session string) []byte {

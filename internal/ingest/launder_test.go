@@ -110,7 +110,7 @@ func (l *launderer) honest(note string) bool {
 	return true
 }
 
-// try returns the grade that a note would get.
+// try returns the entry that a note would get, without writing the note. The entry has the note's grade.
 func (l *launderer) try(agent, session, note string, parents ...string) *streams.MemoryEntry {
 	m, err := l.probe(agent, &streams.Memory{Head: l.head(session), Content: note, DerivedFrom: parents})
 	if err != nil {

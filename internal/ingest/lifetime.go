@@ -126,8 +126,8 @@ func (f *Fold) scanDue(st *stage.State, clock string, now time.Time,
 }
 
 // aged returns the revisions of beliefs of one project that became stale or expired, as many as fit into one entry, or
-// nil if there are none. It may return no revisions but a number of due times to remove: those of beliefs that were
-// confirmed since.
+// nil if there are none. The result's Aged is the number of due times to remove. It counts beliefs without a revision
+// too: a belief that was confirmed since, or dropped, does not become stale, but its due time is removed.
 func (f *Fold) aged(st *stage.State) (*pendingRevisions, error) {
 	for _, clock := range f.agedClocks(st.Partition()) {
 		now, err := f.clock(st, clock)

@@ -198,7 +198,8 @@ func (l *lineage) below(n LineageNode) error {
 			}
 		}
 	case NodeBelief:
-		// The parent that a memory names may be the event that introduced the belief, and not the belief itself.
+		// A memory may name the event that introduced the belief as its parent, and not the belief itself. So add the
+		// effects of that event too.
 		if _, r, err := l.beliefNode(n.ID, n.Step); err != nil {
 			return err
 		} else if r != nil && !r.Memory {
@@ -230,8 +231,8 @@ func (l *lineage) below(n LineageNode) error {
 	return nil
 }
 
-// influenced calls fn for each event that a belief, or an event given as agent/id, influenced, in the order of their
-// keys.
+// influenced calls fn for each event that a belief or another event influenced, in the order of the keys under
+// keyImpact. id is a belief's id, or agent/id of an event.
 func influenced(st *stage.State, project, id string, fn func(kind, agent, event string) error) error {
 	prefix := stage.Key(keyImpact, project, id, "")
 	return st.Scan(prefix, func(k, _ []byte) (bool, error) {
@@ -243,7 +244,7 @@ func influenced(st *stage.State, project, id string, fn func(kind, agent, event 
 	})
 }
 
-// broughtBy returns the ids of the beliefs that an event, given as agent/id, introduced.
+// broughtBy returns the ids of the beliefs that an event introduced. event is the event's agent/id.
 func broughtBy(st *stage.State, project, event string) ([]string, error) {
 	return labelled(st, project, text.Label("event", event))
 }

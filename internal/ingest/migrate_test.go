@@ -14,8 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// testdata/state-10.jsonl.gz has the keys and values of one partition of a state of format 10. The version
-// that wrote it had trimmed its ledger, so nothing else leads to this state.
+// testdata/state-10.jsonl.gz has the keys and values of one partition of a state of format 10. The version that wrote
+// it had trimmed its ledger. So no ledger exists from which this state could be rebuilt, and the migration must convert
+// it.
 func TestAStateWhoseIndexHasUnstemmedWordsIsSearchedAfterItsMigration(t *testing.T) {
 	st := stage.NewMemState(streams.PartitionOf("demo"))
 	b, err := os.ReadFile("testdata/state-10.jsonl.gz")

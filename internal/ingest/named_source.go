@@ -26,9 +26,10 @@ func namedKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "named")
 }
 
-// noteNamed stores the lines of a source that the user named, or to which the user left it what to do. grounds compares
-// later actions with these lines, and a person may approve the source for the session. It skips a source that was cut,
-// has hidden text or is too long to compare, because the person would approve text that was not checked.
+// noteNamed stores the lines of a source that the user named, or whose instructions the user told the agent to follow.
+// grounds compares later actions with these lines, and a person may approve the source for the session. It skips a
+// source that was cut, has hidden text or is too long to compare, because the person would approve text that was not
+// checked.
 func noteNamed(st *stage.State, project string, e *streams.ObservationEntry) error {
 	digest := e.ContentDigest()
 	if digest == "" {

@@ -14,10 +14,10 @@ func init() {
 	writesIn(streams.TypeRevision, (*Fold).applyRevisions)
 }
 
-// Some changes have no event of their own and need an entry that no message asks for. Changes of other beliefs that
-// follow from an entry take effect at once, and the entry that records them follows. Aging is different: a belief
-// becomes stale or expired in the state only with the entry that records it. Until then, queries compute it from the
-// present time.
+// Some changes of beliefs are caused by no message, and still need an entry that records them. There are two kinds.
+// First, an entry about one belief can change other beliefs. These changes take effect in the state at once, and a
+// later entry records them. Second, beliefs age: a belief becomes stale or expired in the state only with the entry
+// that records it. Until then, queries compute it from the present time.
 
 // Values of RevisionsEntry.Because.
 const (
@@ -37,7 +37,7 @@ type pendingRevisions struct {
 	At        time.Time          `json:"at"`
 	// Of is the person whom the beliefs concern; zero if none in particular.
 	Of streams.Person `json:"of,omitzero"`
-	// Aged is the number of beliefs that became stale or expired.
+	// Aged is the number of due times (see aged) that the entry handles.
 	Aged int `json:"aged,omitzero"`
 	// Dependants are decisions and actions that cite a belief which is no longer reliable.
 	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
@@ -116,7 +116,8 @@ func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.Revisi
 		return f.applyRollback(st, project, e)
 	}
 	if e.Because != becauseTime {
-		// The entry is the oldest part of the queue with these values, unless that part was forgotten.
+		// The entry was made from the oldest part of the queue with the same reason, project and person. Remove this
+		// part. If that project or person was forgotten in the meantime, there is no such part.
 		var key []byte
 		err := st.Scan([]byte{keyPending, '#'}, func(k, v []byte) (bool, error) {
 			o := new(pendingRevisions)

@@ -9,8 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// An entry about beliefs without an event is about at most one person. Together the entries are
-// equal to one entry about all beliefs.
+// An entry that no event caused, such as one with revisions or a re-audit, lists beliefs about one person at most. All
+// such entries together list each belief once.
 func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 	w := newWorld(t)
 	of := map[string]streams.Person{}
@@ -66,7 +66,7 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 		}
 	}
 	added(streams.TypeBelief)
-	// Some beliefs are from the time before persons were distinguished.
+	// Change some beliefs to those of an earlier version, which had no index of beliefs by person.
 	for i := range 60 {
 		id := beliefID("memory", "demo", "a", fmt.Sprintf("m%d", i))
 		if i%5 == 0 && of[id] != (streams.Person{}) {

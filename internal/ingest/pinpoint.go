@@ -42,7 +42,7 @@ type Pinpointed struct {
 // PinpointedBelief is a belief that an incident affects.
 type PinpointedBelief struct {
 	Belief
-	// From is the belief that this belief, a descendant, derives from.
+	// From is set for a descendant: it is the belief that this belief derives from.
 	From string `json:"from,omitzero"`
 	// Stands names evidence of a class that may support the belief and that does not come from the incident. It is
 	// empty if there is none. A belief with such evidence need not be quarantined.

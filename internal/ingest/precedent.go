@@ -23,7 +23,7 @@ const (
 // Kinds of records under keyCall. Each comment lists the last part of the key and, after the arrow, the value.
 const (
 	callRecord = "c" // id → digest of the call, sketch of the user's words
-	callSlot   = "n" // slot → id; without a slot the number of calls
+	callSlot   = "n" // slot → id; without a slot → number of calls
 	callPassed = "p" // digest → id of a call on which no rule had a finding
 )
 

@@ -111,8 +111,9 @@ func TestPrecedentsAreBounded(t *testing.T) {
 }
 
 func TestAPoisonedNoteMakesNoPrecedent(t *testing.T) {
-	// On the first day the agent obeys a page and is held, and writes down what it was told.
-	// On the next day the user asks for the same.
+	// In the first session, the agent obeys an instruction in a file. The call is held, and the agent notes the call in
+	// its memory. In the second session, the user says the same words as in the first, and the agent makes the call
+	// again. The held call must not be a precedent.
 	h := intentOf{newHouse(t, offline(t)), "s1"}
 	const asked = "Pay the garden invoice of May, please, it lies in the shared folder."
 	h.observe(beliefs.OriginUser, "u1", "", asked)

@@ -14,7 +14,7 @@ func init() {
 }
 
 // disclose decides on a privileged recall. It returns every matching belief, of every user and session and in any
-// state, to the holder of a key with that permission. The entry records the beliefs shown.
+// state, to the holder of a key that may make privileged recalls. The entry records the beliefs shown.
 func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
 	signed *streams.Signature) (*stage.Admission, error) {
 	e := &streams.DisclosureEntry{Text: s.Reason, Signed: signed,

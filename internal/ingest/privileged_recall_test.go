@@ -10,8 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger recalls beliefs that are
-// quarantined, secret, superseded, or of another user.
+// TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger stores beliefs that are quarantined, secret, or of
+// another user. A normal recall must show none of them. A privileged recall with an auditor's key must show all, in an
+// entry that names the signer and the reason. Another key must be refused.
 func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// life is a random history of one project: texts are read, written, judged, found, signed and
-// expired in any order.
+// life is a random history of one project. Reads, memory writes, verdicts, findings, signatures and expiries come in
+// any order.
 type life struct {
 	*house
 	signers  *signers

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// The same text from two sources is one belief. It is found by both, and by both sessions, but not by
-// the source of one reading and the session of the other.
+// A text that is read from two sources, in two sessions, is one belief. A search by either source or either session
+// must find it. A search by the source of one reading and the session of the other must not.
 func TestABeliefIsFoundByEachSourceThatShowedItsText(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.keep = true
@@ -27,7 +27,7 @@ func TestABeliefIsFoundByEachSourceThatShowedItsText(t *testing.T) {
 	}
 	h.page("p4", "s1", a, words)
 	h.page("p5", "s3", "https://c.example", "The library closes at nine on Sundays")
-	// A text from the web that a tool shows as well is the same belief, of another origin.
+	// If a tool returns a text that was read from the web, it is the same belief, although the origins differ.
 	if e := h.say(streams.KindObs, beliefs.OriginTool, &streams.Observation{Head: streams.Head{ID: "t1", Session: "s5"},
 		Tool: "reader", Source: "https://e.example", Content: words}).(*streams.ObservationEntry); e.Claims[1].Belief.ID !=
 		id {
@@ -108,7 +108,8 @@ func TestWhereATextWasReadExpiresWithIt(t *testing.T) {
 	}
 }
 
-// An address may be a key, and an account a number.
+// The text of a call's arguments must include keys that are no plain names, as an address, and large whole numbers, as
+// an account number.
 func TestTheTextOfAnActionHasItsKeysAndWholeNumbers(t *testing.T) {
 	got := argText([]byte(`{"people":{"mallory@evil.example":"writer"},"card":4111111111111111,"n":12345678,"amount":4.5}`))
 	if want := "4.5\n4111111111111111\n12345678\nmallory@evil.example\nwriter\n"; got != want {
