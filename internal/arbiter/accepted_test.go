@@ -7,7 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// An approval without levels gives a list's tools back to the policy. Other holds have no levels.
+// A person approves the hold of a tool catalogue without naming levels. Then acceptedTools returns no levels, so that
+// the policy's levels apply. For the hold of another action it returns nil.
 func TestAnApprovalOfToolsWithoutLevelsNamesNone(t *testing.T) {
 	h := &hold{Body: `{"server":"mail","digest":"d","tools":[{"name":"send"}]}`}
 	h.Entry.Tool = streams.ApproveTools

@@ -162,8 +162,8 @@ func (p *proposal) waits() (until time.Time) {
 }
 
 // alertVerdict returns the verdict that an alert asks for. named reports whether the alert becomes a reason. An alert
-// of a shadow rule does not become one, and neither does an alert that asks for an effect on a text. Alerts that ask
-// for nothing, and alerts with an exception, become reasons for allow.
+// of a shadow rule does not become a reason, and neither does an alert that asks for an effect on a text. Alerts that
+// ask for nothing, and alerts with an exception, become reasons for allow.
 func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
 	v, binding := a.Asks(on)
 	switch {

@@ -36,7 +36,7 @@ func (f *Fold) attested(st *stage.State, e *streams.Entry, now time.Time) (*stag
 	if c.Check != "" {
 		bucket := c.Belief
 		if c.Check == string(approval.CheckBelief) {
-			bucket = "-" // unknown beliefs share one counter: an attacker may invent any number of them
+			bucket = "-" // count refusals for all unknown beliefs together: an attacker may invent any number of ids
 		}
 		n, err := count(st, stage.Key(keyRefused, e.Project, bucket, c.Check))
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// says proposes an action with a confidence, lets the groups clear it, and reports its outcome.
+// says proposes an action with a confidence, lets both groups assess it as allow, and reports its outcome.
 func (d *desk) says(id, tool string, level beliefs.Level, confidence float64, status string) *streams.VerdictEntry {
 	d.t.Helper()
 	a := action(id, tool, level)

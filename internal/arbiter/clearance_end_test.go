@@ -48,7 +48,8 @@ func (d *clearing) statement(findings []string) *approval.BeliefStatement {
 		Expires: d.now.Add(time.Hour).Truncate(time.Second), Nonce: approval.NewNonce()}
 }
 
-// confirms adds the entry of a confirmation of b1 whose findings ingest recorded.
+// confirms adds ingest's entry of a signed confirmation of b1. check is the check that it failed, or "". recorded are
+// the findings that ingest wrote into the entry as cleared.
 func (d *clearing) confirms(s *approval.BeliefStatement, by note.Signer, check string, recorded []string) {
 	d.t.Helper()
 	msg, err := s.Sign(by)
@@ -105,7 +106,8 @@ func TestAnApprovalClearsOnlyTheAlertsOfTheHold(t *testing.T) {
 	d.withholds("the hold shows another alert of the rule", true)
 }
 
-// A rollback restores a state in which recalls withheld the belief. An incident's quarantine is a decision against it.
+// A person has cleared the findings on b1, so recalls serve it. After a decision against b1, a rollback of b1 or an
+// incident's quarantine of b1, recalls must withhold it again. Other changes must not end the clearance.
 func TestDecisionsRollbacksAndQuarantinesEndClearances(t *testing.T) {
 	decision := func(dec approval.Decision) func(*clearing) {
 		return func(d *clearing) {

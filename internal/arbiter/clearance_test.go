@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// clearing is an arbiter that held the memory b1 because of a finding. Nothing is known against b2.
+// clearing is an arbiter that held the memory b1 because of a finding. There is no finding on b2.
 type clearing struct {
 	*desk
 	recalls int
@@ -189,7 +189,8 @@ func TestARecallWithholdsOnlyABeliefWithAFindingThatNobodyCleared(t *testing.T) 
 			Alerts: []streams.Alert{al}})
 		d.withholds("the rule now asks for a quarantine", true)
 	})
-	// A subject has room for maxFindings. The one that does not fit is not taken for cleared.
+	// A person clears as many findings as are stored for a subject. A further finding is not stored. It must make
+	// recalls withhold the belief nevertheless.
 	t.Run("more findings than are kept", func(t *testing.T) {
 		d := newClearing(t)
 		h := new(hold)

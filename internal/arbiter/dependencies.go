@@ -487,8 +487,10 @@ func (p *proposal) bearing(st *stage.State, r dependency,
 			if agent != "" && fd.Agent != "" && fd.Agent != agent {
 				continue // an event of another agent with the same id
 			}
+			// A finding that a belief became unreliable counts only against proposals that cite the belief. In a recall,
+			// the context policy refuses unreliable beliefs.
 			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
-				continue // only citing counts here; in a recall, the context policy refuses unreliable beliefs
+				continue
 			}
 			visit(fd, under, path, named, clears(cleared, under, fd))
 		}

@@ -109,7 +109,7 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 			t.Errorf("%s: revision %q after %q", how, r, v.Hold.Revision)
 		}
 	}
-	// The list and the single hold show the same.
+	// The list of holds shows the new revisions.
 	listed, err := b.fold.listHolds(b.st, []byte(`{"project":"demo","state":"open"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,8 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 		!strings.Contains(string(out.Body), "approval-revision") {
 		t.Errorf("%s: %s", b.state(v.Hold.ID), out.Body)
 	}
-	// A repeated fall changes nothing. A different fall does.
+	// If root falls again in the same way, no hold gets another revision. If b1 falls too, the holds that depend on b1
+	// do.
 	b.falls("root", "it is false", quarantined())
 	for _, v := range b.dues() {
 		if !strings.Contains(fmt.Sprint(v.Reasons), "it is false") {
@@ -139,7 +140,8 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 	b.replayed()
 }
 
-// A parent of a belief may become known after a hold that cites the belief was opened.
+// A hold is opened on an action that cites b1. Only then it becomes known that b1 derives from root. When root becomes
+// unreliable, the hold must get a new revision.
 func TestPromiseA6AHoldFollowsWhatItsBeliefIsFoundToDeriveFrom(t *testing.T) {
 	b := newBench(t, newPeople(t).trust)
 	v := b.cites("a1", "b1")

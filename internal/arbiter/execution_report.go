@@ -25,7 +25,7 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		return nil, nil
 	}
 	if !streams.ValidID(o.Action) {
-		return nil, nil // an answer names no action, and no action can have such an id
+		return nil, nil // the outcome names no action, as that of an answer, or an id that no action can have
 	}
 	v := new(streams.VerdictEntry)
 	known, err := st.Load(stage.Key(keyVerdict, e.Project, o.Agent, o.Action), v)

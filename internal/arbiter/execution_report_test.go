@@ -41,14 +41,15 @@ func TestPromiseA11ASecondExecutionOfOneReleaseIsAnIncident(t *testing.T) {
 			t.Errorf("%s of %s with %q: %s", c.status, c.action, c.digest, said)
 		}
 	}
-	// No word for the status hides the execution of a held action.
+	// An executor reports a held action with an unusual status, or none. Each counts as an execution, and makes an
+	// alert.
 	held := b.hold("a3")
 	for _, status := range []string{"success", "OK", "done", ""} {
 		if said := report("a3", status, held.Digest); !strings.Contains(said, "outcome-unreleased") {
 			t.Errorf("%q of a held action: %q", status, said)
 		}
 	}
-	// A proposal that is released again under a new id may be carried out once more.
+	// The same action, proposed and released under a new id, may be carried out once.
 	next := b.hold("a2")
 	b.resolve(next.Hold.ID, b.sign(b.statement(next), who.alice))
 	if said := report("a2", "ok", next.Digest); said != "" {

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// flatActions returns the number of earlier actions of a project whose costs are compared with
-// those after a thousand actions.
+// flatActions returns after how many actions of a project the costs of a verdict are compared with the costs after a
+// thousand actions.
 func flatActions(t *testing.T) int {
 	if os.Getenv("LAZARET_LONG") != "" {
 		return 100_000
@@ -20,9 +20,9 @@ func flatActions(t *testing.T) int {
 	return 10_000
 }
 
-// TestAVerdictCostsTheSameAfterManyOthers counts the accesses of a decision to the state: reads,
-// writes, bytes, and scan steps over deleted keys. The scan steps once grew with the number of
-// verdicts. The counts do not depend on the machine.
+// TestAVerdictCostsTheSameAfterManyOthers counts the accesses of a decision to the state: reads, writes, bytes, and
+// scan steps over deleted keys. After many verdicts, the accesses must not be more than after a thousand. (The scan
+// steps once grew with the number of verdicts.) The counts do not depend on the machine.
 func TestAVerdictCostsTheSameAfterManyOthers(t *testing.T) {
 	many := flatActions(t)
 	pol := testPolicy(t)
@@ -146,7 +146,7 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 	if state() {
 		t.Error("a hold that ended long ago is still kept")
 	}
-	// A fold that restarts at any entry has the same costs.
+	// A fold that restarts at any entry gives the same answers.
 	for cut := 1; cut < len(d.ledger); cut++ {
 		st, f := emptyState(t, pol), foldLike(like)
 		var own []string
@@ -174,7 +174,8 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 	}
 }
 
-// TestAnOldAlertStillCounts: findings on later actions do not expire.
+// TestAnOldAlertStillCounts: a belief gets a finding, and three years later an action cites the belief. The action must
+// be held.
 func TestAnOldAlertStillCounts(t *testing.T) {
 	pol := testPolicy(t)
 	d := newDesk(t, newArbiter(t), pol)

@@ -163,7 +163,7 @@ const (
 	keyProposal   = 'p' // seq → proposal
 	keyTimer      = 't' // time, kind, seq or hold → nothing
 	keyHold       = 'h' // project, hold → hold
-	keyOpen       = 'n' // project, agent → number of open holds; with session and tool: those of that tool
+	keyOpen       = 'n' // project, agent → number of open holds; with session and tool → number for these
 	keyVerdict    = 'v' // project, agent, id → verdict entry
 	keyWaiting    = 'w' // project, agent, id → proposal seq
 	keyForget     = 'g' // time, key → nothing: the key is removed at that time

@@ -299,8 +299,9 @@ func (f *Front) offered(ctx context.Context, offer jointOffer, m *nats.Msg, w *w
 	}
 }
 
-// publishLate publishes a proposal that ingest declines after its request has timed out. So it is decided and recorded,
-// like every proposal whose client no longer waits.
+// publishLate is for an offered proposal whose request has timed out. If ingest then declines the offer, publishLate
+// publishes the proposal to the intake. So the proposal is decided and recorded, like every proposal whose client no
+// longer waits.
 func (f *Front) publishLate(offer jointOffer, m *nats.Msg) {
 	if <-offer.Decided() != 0 {
 		return

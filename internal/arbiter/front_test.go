@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// An earlier version wrote recalls as entries with whole memories, which may be larger than a
-// message.
+// A reply that is larger than a NATS message must be replaced by an error reply with the same sequences. Such a reply
+// can come from the entry of an earlier version, which has whole memories.
 func TestPromiseC20AnAnswerThatFitsIntoNoMessageIsAnError(t *testing.T) {
 	const most = 1 << 20
 	rep := &streams.Reply{Verdict: streams.Allow, Seq: 7, IntakeSeq: 3,
@@ -102,7 +102,8 @@ func TestACallerHearsNothingBeforeTheJointFrameIsInTheLedger(t *testing.T) {
 	}
 }
 
-// A proposal that ingest declines after its request timed out is in the intake nevertheless.
+// A proposal is offered, and its request times out. Then ingest declines the offer. The proposal must be published to
+// the intake.
 func TestALateDeclinedProposalIsPublished(t *testing.T) {
 	srv := natstest.Start(t)
 	js, err := jetstream.New(srv.Connect())

@@ -7,8 +7,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestWhatIsNotWhatTheLedgerSaysIsWithheld lets ingest serve a memory with other words, with a
-// better origin, and unchanged.
+// TestWhatIsNotWhatTheLedgerSaysIsWithheld lets ingest serve a memory with other words than its ledger entry has, and
+// with a more trusted origin. The arbiter must withhold it and raise a critical alert. It must serve an unchanged
+// memory.
 func TestWhatIsNotWhatTheLedgerSaysIsWithheld(t *testing.T) {
 	const words = "The museum opens at ten."
 	ref := streams.BeliefRef{ID: "b1", Found: true, Kind: beliefs.MemoryClaim, Key: "hours", Origin: beliefs.OriginWeb,

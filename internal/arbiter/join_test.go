@@ -263,8 +263,8 @@ func TestTheFoldGivesOneVerdictHoweverAssessmentsArrive(t *testing.T) {
 	})
 }
 
-// TestALateFindingTightensWhatItCan covers the states in which a proposal can be when a finding
-// arrives after the verdict.
+// TestALateFindingTightensWhatItCan gives a verdict on an action and then a late finding. The final verdict must be the
+// join of both. If the action was carried out before a late hold or deny, there must be an alert and no hold.
 func TestALateFindingTightensWhatItCan(t *testing.T) {
 	pol := testPolicy(t)
 	like := NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))

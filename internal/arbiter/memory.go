@@ -12,7 +12,8 @@ import (
 // openMemoryReasons adds those reasons to hold a memory write that are known before a sentinel group assesses it: it
 // repeats refused content, it is an unsigned procedure, or it is staged.
 func openMemoryReasons(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
-	// The user and the operator may write a content even if it was refused when it came from another origin.
+	// The user and the operator may write a content that was refused when it came from another origin. So this reason
+	// is not added for them.
 	weak := m.Belief.Origin != beliefs.OriginUser && m.Belief.Origin != beliefs.OriginSystem
 	if t := m.Tombstone; t != nil && weak {
 		v, how := streams.Deny, "says the same as"

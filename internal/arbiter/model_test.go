@@ -23,10 +23,10 @@ import (
 // entry with the fence, write a due entry, die and restart. docs/barrier.md describes the model and
 // its coverage.
 //
-// The fold's state is a function of the ledger, so a process is a position in it. Each position is
-// folded once, from the state alone, as if the process had been killed before every entry. Reading
-// has no visible effect, so a process may have read any distance beyond its low-water mark when it
-// publishes. Only that is distinguished.
+// The fold's state is a function of the ledger, so a process is a position in it. Each position is folded once, from
+// the state alone, as if the process had been killed before every entry. Reading has no visible effect. So reading is
+// no move of its own: a process that publishes may have read up to any entry after the one that it is known to have
+// read.
 
 // never is the script of a group that does not answer.
 const never = streams.Verdict(9)
@@ -132,7 +132,7 @@ func (m *model) extend(w world, stg string, typ streams.Type, src int, body []by
 	if p.out, err = f.Step(p.st, p.e); err != nil {
 		m.t.Fatal(err)
 	}
-	// A new fold is asked, as in the step.
+	// Ask a new fold for its timer, because a process may be killed after the step.
 	var ok bool
 	if p.at, p.due, ok, err = foldLike(m.like).Timer(p.st); err != nil {
 		m.t.Fatal(err)
@@ -172,7 +172,8 @@ func (p *place) answers(group string, proposal int) (at []int) {
 	return at
 }
 
-// moves returns all possible next worlds. The first must of them are required to happen eventually.
+// moves returns all possible next worlds. The first `must` of these moves must happen sooner or later. The others are
+// optional.
 func (m *model) moves(w world) (next []world, must int) {
 	to := func(p *place) world { x := w; x.ledger = p; return x }
 	l := w.ledger
@@ -217,7 +218,7 @@ func (m *model) moves(w world) (next []world, must int) {
 			for ; n <= r && l.prefix(n).out == nil; n++ {
 			}
 			if n <= r {
-				// It publishes its first entry that may not be published yet.
+				// The process publishes its entry for the next input that it has not answered, as far as it knows.
 				if n == said {
 					continue
 				}
@@ -229,7 +230,7 @@ func (m *model) moves(w world) (next []world, must int) {
 				next, must = append(next, x), must+1
 				continue
 			}
-			// It finds a timer whose time has passed.
+			// The process has answered all inputs. It writes a due entry for a timer whose time has passed.
 			if at.due == nil || at.at.After(m.now(w.tick)) || !timerMayRun(r, pr.src) {
 				continue
 			}

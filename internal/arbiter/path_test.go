@@ -7,7 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// Two agents may use the same id for different observations.
+// Two agents may use the same id for different observations. So the path must name another agent's observation as
+// agent/id, and that of the proposal's own agent by its id only.
 func TestAPathNamesTheAgentOfAnObservationOfAnotherAgent(t *testing.T) {
 	p := &proposal{Type: streams.TypeAction, ID: "a1", Agent: "bot"}
 	for agent, want := range map[string]string{"": "observation:o1", "bot": "observation:o1",
@@ -18,7 +19,8 @@ func TestAPathNamesTheAgentOfAnObservationOfAnotherAgent(t *testing.T) {
 	}
 }
 
-// A ledger of an earlier version has approvals of revisions that were computed without the agent.
+// The paths of earlier versions had no agent, and approvals in old ledgers name revisions of these paths. So the
+// revision of the same reasons with agents in their paths must be the same.
 func TestARevisionDoesNotDependOnTheAgentInAPath(t *testing.T) {
 	reason := func(text, observation string) streams.Reason {
 		return streams.Reason{Verdict: streams.Hold, Code: streams.CodeRests, Group: "g", Text: text,
@@ -37,7 +39,7 @@ func TestARevisionDoesNotDependOnTheAgentInAPath(t *testing.T) {
 	if !slices.Equal(now[0].Path, path) {
 		t.Errorf("the reason's path became %v", now[0].Path)
 	}
-	// A late finding joins both forms of a reason.
+	// After a late finding, reasons with and without the agent are joined. Their revision must be the same too.
 	if _, both := judge(earlier, now); revision(both) != was {
 		t.Errorf("of both forms the revision is %s, was %s", revision(both), was)
 	}

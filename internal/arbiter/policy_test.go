@@ -39,8 +39,8 @@ func TestDeadlinesAreThoseOfTheLevelAndSilenceIsWhatThePolicySays(t *testing.T) 
 	}
 }
 
-// TestLearnModeHoldsNothing: in learn mode each answer is allow and says that it is not enforced,
-// also for a reused id.
+// TestLearnModeHoldsNothing: in learn mode each answer is allow. It says that it is not enforced, and which verdict
+// enforce mode would give. This also holds for a proposal with a reused id.
 func TestLearnModeHoldsNothing(t *testing.T) {
 	pol := testPolicy(t, "mode: enforce", "mode: learn")
 	d := newDesk(t, newArbiter(t), pol)

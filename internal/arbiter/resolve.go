@@ -354,7 +354,7 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 	h := in.hold
 	bucket := h.ID
 	if bucket == "" {
-		bucket = "-" // unknown holds share one counter: an attacker may invent any number of them
+		bucket = "-" // count refusals for all unknown holds together: an attacker may invent any number of ids
 	}
 	counter := stage.Key(keyRefused, in.project, bucket, string(r.Check))
 	n, err := count(st, counter)

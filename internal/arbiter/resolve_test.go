@@ -440,7 +440,8 @@ func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 		strings.Contains(said, "changes nothing") {
 		t.Errorf("the alert does not name the new revision: %s", said)
 	}
-	// The resolution stays outdated. A signer who has seen the reason may decide.
+	// The same resolution is refused again, because it names the earlier revision. A statement on the new revision is
+	// accepted.
 	out = b.resolve(v.Hold.ID, old)
 	if said := string(out.Body); !strings.Contains(said, "changes nothing") {
 		t.Errorf("the second refusal: %s", said)
@@ -546,7 +547,8 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfWhatAMemoryDerivesFrom(t *tes
 	if b.state(v.Hold.ID) != streams.HoldApproved {
 		t.Error("who saw that it fell cannot release it")
 	}
-	// A fall from before the proposal does not change its revision.
+	// If the belief became unreliable before the memory write was proposed, the hold has this reason from the start.
+	// Its revision does not change.
 	v = write("m2")
 	b.resolve(v.Hold.ID, b.sign(b.statement(v), who.alice))
 	if b.state(v.Hold.ID) != streams.HoldApproved {

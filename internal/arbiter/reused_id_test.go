@@ -28,7 +28,7 @@ func TestPromiseA9AReusedIDIsAnAlertAndInheritsNoVerdict(t *testing.T) {
 	if v.Alert == nil || v.Alert.Rule != ruleReuse || v.Alert.Subject.ID != "a1-r9" {
 		t.Errorf("its alert is %+v", v.Alert)
 	}
-	// The digest is over the id that the client knows.
+	// The digest is computed over a1, the id that the client sent, and not over the new id.
 	other.ID, other.Reuses = "a1", ""
 	plain := d.add(streams.StageIngest, streams.TypeAction, 0, other)
 	d.assess("a", plain, &streams.AssessmentEntry{})

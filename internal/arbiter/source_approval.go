@@ -228,7 +228,7 @@ func (p *proposal) answeredBy(g *intent.Grounds, s *policy.Sources, reasons []st
 	}
 	for i := range p.Answers {
 		a := &p.Answers[i]
-		// A list that has reached its limit may lack a reason or a dependency.
+		// A list that has reached its limit may lack a reason or a dependency. So the approval does not count.
 		if a.Failed || len(a.Reasons) >= maxReasons || len(a.Rests) >= maxRests {
 			return false
 		}

@@ -29,7 +29,7 @@ func (b *bench) show(session, text string) string {
 	return o.ContentDigest()
 }
 
-// step proposes an action that follows a source.
+// follow proposes an action that carries out a step of a source.
 func (b *bench) follow(session string, g intent.Grounds, change ...func(*streams.ActionEntry)) *streams.VerdictEntry {
 	b.t.Helper()
 	g.Observations, g.Values = []string{"o0"}, []string{"to"}
@@ -55,7 +55,8 @@ func (b *bench) sourceStatement(v *streams.VerdictEntry, digest string) *approva
 	return s
 }
 
-// approved returns a bench in which alice approved the source of the session s, and its digest.
+// approvedBench returns a bench in which alice approved a source in session s. v is the verdict on the action with
+// which she approved it, and digest is the digest of the source.
 func approvedBench(t testing.TB, who *people) (b *bench, v *streams.VerdictEntry, digest string) {
 	t.Helper()
 	b = newBench(t, who.trust)
@@ -164,8 +165,8 @@ func TestNothingButTheApprovedContentInItsSessionIsCovered(t *testing.T) {
 	}
 }
 
-// TestNoCombinationOfFaultsIsCovered gives the algebra an action that the approval of a source covers,
-// with any set of faults. It is allowed if and only if the set is empty.
+// TestNoCombinationOfFaultsIsCovered takes an action that the approval of a source covers, and adds any set of faults.
+// The action must be allowed if the set is empty, and not otherwise.
 func TestNoCombinationOfFaultsIsCovered(t *testing.T) {
 	who := newPeople(t)
 	trust, err := keys.ParseTrust("trust", who.trust)

@@ -117,7 +117,7 @@ func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	}
 	o := new(offer)
 	if ok, err := st.Load(stage.Key(keyOffer, p.Project, offerKey(p.Catalogue)), o); err != nil || !ok {
-		return nil, err // it was evicted since; the hold's reasons include its alerts
+		return nil, err // the catalogue's record was evicted since. The hold's reasons already have its alerts
 	}
 	why.Entry = o.Seq
 	why.Text = streams.Clip(fmt.Sprintf("server %q offers a list of %d tools that a person has to accept", o.Server,

@@ -13,7 +13,8 @@ import (
 	"lazaret/internal/query"
 )
 
-// A reply names a folder that the command removes later, so it must be a snapshot beside the log.
+// The caller removes the folder that the reply names. So AskSnapshot must refuse a folder that is not a snapshot of
+// this log in the folder snapshots beside the log.
 func TestASnapshotIsTakenOnlyFromBesideTheLog(t *testing.T) {
 	data, home := t.TempDir(), t.TempDir()
 	folder := func(path ...string) string {

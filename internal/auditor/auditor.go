@@ -74,7 +74,7 @@ type Auditor struct {
 	expired    string                // id of the last executed order to expire
 	from       uint64                // where to start if the ledger begins after the next expected sequence
 	checkedAt  time.Time             // time of the last check of the ledger's identity
-	filled     uint64                // imported leaves up to this sequence are compared with the ledger
+	filled     uint64                // the ledger's entries up to this sequence are compared with imported leaves
 	synced     func() error          // waits until the last chained entries are on disk; nil if they are
 	payloads   []byte                // payloads of the entries that are being chained; reused
 
@@ -202,8 +202,8 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	return errors.Join(err, a.settle(), a.checkpoint())
 }
 
-// publishHandovers publishes the handovers of this log. A handover is a checkpoint that names the next
-// key. A process that waits for all auditors needs it, or it would wait for the replaced key.
+// publishHandovers publishes the handovers of this log. A handover is a checkpoint that names the next key. A process
+// that waits for all auditors reads the handovers, so that it does not wait for a replaced key.
 func (a *Auditor) publishHandovers() error {
 	hs, err := a.log.Handovers()
 	for _, h := range hs {
@@ -243,7 +243,8 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 		}
 	}
 	if h.Size == 0 && trimmed > 0 {
-		// Up to trimmed, the ledger has at most the last entry of each subject.
+		// An empty log must begin with the first entry. But up to the sequence `trimmed`, the ledger has at most the
+		// last entry of each subject.
 		return &stage.TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1}
 	}
 	if purged { // recorded as a gap, and reported as an incident

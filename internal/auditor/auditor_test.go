@@ -170,7 +170,7 @@ func TestTwoAuditorsOfOneLedgerKeepTheSameTree(t *testing.T) {
 	w.write(300)
 	a.await("the first has chained 300", reached(300))
 	a.halt()
-	// An entry is removed before it was chained.
+	// An entry is removed from the ledger before an auditor has chained it. Both auditors must record the same gap.
 	w.write(49)
 	odd := streams.Entry{Stage: streams.StageArbiter, Type: streams.TypeDue, Src: 1, Body: []byte("{}")}
 	if _, err := w.js.PublishMsg(context.Background(), wire.Msg(&odd)); err != nil {

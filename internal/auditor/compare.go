@@ -66,7 +66,8 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 	if h.LastSeq > 0 {
 		span := stage.Span{Stream: streams.LedgerStream, Filters: []string{"lz.ledger.>"}, To: h.LastSeq}
 		err = stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			// An auditor, too, chains an entry that it cannot parse, with the fields that it could read.
+			// Ignore an error: an auditor also chains an entry that it cannot parse, with the fields that it could
+			// read.
 			entries, _ := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at)
 			if err := c.missing(seq); err != nil {
 				return err

@@ -64,7 +64,8 @@ func TestPromiseB18EntriesDeletedAfterTheyWereChainedAreFound(t *testing.T) {
 	}
 	compare("the beginning was trimmed", 36, 3, "no entry 17,")
 
-	// A log that differs from the ledger: an altered body, and a gap where the ledger has an entry.
+	// Another log differs from the ledger: it has an altered body, and a gap where the ledger has an entry. The
+	// comparison must report both.
 	other, err := chain.Open(t.TempDir(), chain.Options{MasterKey: make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)

@@ -400,7 +400,8 @@ func lawfulBy(trust *keys.Trust) *chain.Lawful {
 	return statement.Lawful(trust.Verifiers(keys.RoleOperator))
 }
 
-// An attacker with the auditor's disk and keys writes a leaf that the ledger does not have.
+// An attacker with the auditor's disk and keys adds a leaf to the log whose entry the ledger does not have. The auditor
+// must stop with a MismatchError when it starts, and report an incident.
 func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -449,7 +450,8 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 	}
 }
 
-// An attacker who can publish on ingest's subject tries to make an auditor destroy keys.
+// An attacker who can publish on ingest's subject writes orders to forget that no operator signed. The auditor must not
+// destroy keys because of them.
 func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)

@@ -254,7 +254,7 @@ const (
 	keyRollback   = 'R' // project → progress of a rollback
 	keyPerson     = 'E' // project, data subject, user, belief → nothing: beliefs by the persons that they are about
 	keyProvenance = '1' // project, belief, digest → provenance of a repeat of its content, or an empty object
-	keyProvenBy   = '2' // project, label, value, belief → nothing: it was read again with this label, such as a source
+	keyProvenBy   = '2' // project, label, value, belief → nothing: a later reading had this source, tool or the like
 	keyImpact     = 'u' // project, belief, kind, agent, event → nothing: the belief influenced the event
 )
 

@@ -273,7 +273,8 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 			t.Fatal(err)
 		}
 	}
-	// The house activated its trust file directly in the state, not by an entry. So do the same here.
+	// pin put the trust file into the state directly. So the ledger that was folded here has no trust file. Put an
+	// empty one in force.
 	if err := activation.Put(again.st, streams.DoActivateTrust, nil); err != nil {
 		t.Fatal(err)
 	}

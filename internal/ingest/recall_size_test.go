@@ -68,7 +68,8 @@ func TestPromiseC20ARecallOfLargeMemoriesHasABoundedEntry(t *testing.T) {
 	}
 }
 
-// A text too large for one answer can be read in pieces, and each is judged.
+// A text that is too large for one answer can be read in pieces, one recall for each piece. Each recall's entry must
+// have the piece, so that the sentinels judge it.
 func TestALargeMemoryIsReadInPieces(t *testing.T) {
 	w := newWorld(t)
 	text := "zebra " + strings.Repeat("größe \x01 世界 ", 20_000)
@@ -110,7 +111,8 @@ func TestPromiseC20AGateOfManyCandidatesHasABoundedEntry(t *testing.T) {
 	}
 }
 
-// A rollback restores a belief's evidence, and evidence names sources.
+// A rollback's entries contain the evidence of each restored belief, with the names of sources. With names of maximum
+// length, each entry must still fit into a ledger message.
 func TestPromiseC20ARollbackOfWellSourcedBeliefsFits(t *testing.T) {
 	h := newHouse(t, offline(t))
 	source := func(i int) string { return fmt.Sprintf("%03d", i) + strings.Repeat("\x01", streams.MaxNameLen-3) }
@@ -164,7 +166,8 @@ func TestPromiseC20ARollbackOfWellSourcedBeliefsFits(t *testing.T) {
 	}
 }
 
-// A re-audit covers texts that were read, and its chunks fit.
+// A re-audit's entries contain the texts that were read. With texts of maximum length, each entry must still fit into a
+// ledger message.
 func TestPromiseC20AReauditOfLongTextsFits(t *testing.T) {
 	h := newHouse(t, offline(t))
 	for i := range 300 {

@@ -105,8 +105,9 @@ func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryH
 	return admission(streams.TypeMemory, a.Project, e)
 }
 
-// ofFile returns the origin of a text that is written into a file which a host loads. Documents that the agent read are
-// mostly other files of the project, so text of a tool weighs more here.
+// ofFile returns the origin of a text that is written into a file which a host loads. The documents that an agent reads
+// are mostly other files of the same project. So if the text derives from a document and from a tool's result, its
+// origin here is the tool, although a document is less trusted elsewhere.
 func ofFile(weakest beliefs.Origin, e *streams.MemoryEntry) beliefs.Origin {
 	i := slices.IndexFunc(e.Parents, func(p streams.Parent) bool { return p.Origin == beliefs.OriginTool })
 	if weakest != beliefs.OriginDocument || i < 0 {
@@ -141,7 +142,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 			}
 			inherit(p)
 		}
-		if len(all) == maxOthers { // there may have been more, which were dropped
+		if len(all) == maxOthers { // further events with this id may have been dropped: count them as web content
 			inherit(streams.Parent{ID: id, Origin: beliefs.OriginWeb, Declared: true})
 		}
 	}

@@ -53,7 +53,7 @@ func TestPromiseA9AReusedIDHidesNothing(t *testing.T) {
 		second.Blocks[0].Text != poison || len(second.Claims) == 0 {
 		t.Errorf("the second is %+v", second)
 	}
-	// Repeats of both are recognized, in any order.
+	// Repeats of the first and of the second event are recognized, in any order.
 	for range 2 {
 		if r, ok := obs(beliefs.OriginWeb, poison).(*streams.RepeatEntry); !ok || r.ID != second.ID ||
 			r.First != second.Intake || r.Differs {

@@ -150,7 +150,7 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 	for i := 1; i < len(auto)-keptAuto; i++ {
 		// Gaps are measured in intake sequences, because several events may have the same time.
 		before, hole := at(i-1), 0.0
-		if after := at(i + 1); after > before { // otherwise both are offered writes after the same message
+		if after := at(i + 1); after > before { // otherwise both points are of writes offered after one message
 			hole = float64(after-before+1) / float64(now-before+1)
 		}
 		if i == 1 || hole < least {

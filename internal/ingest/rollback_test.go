@@ -33,8 +33,10 @@ func (h *house) allPoints() []Point {
 	return all
 }
 
-// TestARollbackLetsWhatStoodStandAndHidesWhatCameLater: an attacker with the user's credential
-// overwrites a memory, plants others, and contradicts one.
+// TestARollbackLetsWhatStoodStandAndHidesWhatCameLater takes a restore point. Then an attacker with the user's
+// credential overwrites one memory and contradicts another, and a sentinel quarantines a third. The rollback must hide
+// the attacker's memories, state the overwritten one anew, and leave the contradicted and the quarantined one as they
+// are.
 func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
 	t.Run("through the intake", func(t *testing.T) { rollsBack(t, false) })
 	t.Run("offered", func(t *testing.T) { rollsBack(t, true) })
@@ -92,8 +94,8 @@ func rollsBack(t *testing.T, offers bool) {
 			t.Errorf("what came later is %+v", r.Ref.Axes)
 		}
 	}
-	// There is no move back from contradicted to unverified. The belief is not served, and the
-	// answer says so.
+	// The transition tables have no move from contradicted to unverified. So the rollback leaves this belief
+	// contradicted, and counts it in Left.
 	if a := h.belief(bank).Ref.Axes; a.Truth != beliefs.Contradicted {
 		t.Errorf("%+v", a)
 	}
@@ -134,8 +136,8 @@ func (h *house) holder(key string) *record {
 	return h.belief(string(id))
 }
 
-// TestBlockedWritesPushNoRestorePointOut floods a project with sessions, batches and compactions
-// whose writes are all refused, and then with some whose writes are accepted.
+// TestBlockedWritesPushNoRestorePointOut floods a project with sessions, imports and compactions whose writes are all
+// refused. They must cause no restore point. Then it sends 200 compactions whose writes are accepted.
 func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	h := newHouse(t, offline(t))
 	session := func(i int, phase string) {
@@ -164,7 +166,8 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	if all := h.allPoints(); len(all) != 1 || all[0] != first[0] {
 		t.Errorf("refused writes took points: %+v", all)
 	}
-	// Accepted writes create restore points. The oldest stays among them.
+	// Accepted writes cause restore points. The project then has the maximum number of points, the oldest among them,
+	// and some from the first hundred writes.
 	for i := 200; i < 400; i++ {
 		m := &streams.Memory{Head: streams.Head{ID: fmt.Sprint("y", i), Session: fmt.Sprint("s", i)},
 			Channel: streams.ChannelCompaction, Content: fmt.Sprint("a summary ", i)}
@@ -297,7 +300,8 @@ func (a *asItWas) restsAlike(b *asItWas) bool {
 	return x.same(&y)
 }
 
-// A proposal that does not come through the intake is before a point or after it, like one that does.
+// Memory writes are offered directly, without the intake, before and after a restore point. A rollback to the point
+// must keep the earlier ones and hide the later one.
 func TestARestorePointHasTheOfferedWritesBeforeIt(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.offers = true
@@ -328,8 +332,8 @@ func TestARestorePointHasTheOfferedWritesBeforeIt(t *testing.T) {
 	}
 }
 
-// An order names its point in a subject, and a burst of writes displaces no earlier points, whether or not they come
-// through the intake.
+// A burst of writes is offered directly, without the intake, and causes points. Each point's name must be valid in a
+// NATS subject, because orders name it there. Most of the earlier points must remain.
 func TestPointsBeforeOfferedWritesAreNamedAndThinnedLikeOthers(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.pin()

@@ -26,7 +26,7 @@ func init() {
 // session.
 type holes struct {
 	All  []streams.Unseen `json:"all,omitzero"`
-	More bool             `json:"more,omitzero"` // there were more than maxHoles, or only this is stored
+	More bool             `json:"more,omitzero"` // more than maxHoles, or an old version stored only this flag
 	// Last is the highest place in the intake of the observations that are not in All.
 	Last uint64 `json:"last,omitzero"`
 	// Expired is set if an expiry dropped the state of the session. Its proposals are then held until the session is

@@ -10,7 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// turnDown has ingest reject an observation that passes earlier messages. seq is its place in the intake.
+// turnDown lets ingest reject an observation because the intake has too many messages. Earlier messages may not be
+// decided yet. seq is the observation's place in the intake.
 func (h *house) turnDown(seq uint64, body string) *streams.RejectedEntry {
 	h.t.Helper()
 	m := &stage.Message{Seq: seq, Time: h.now, Data: []byte(body), Subject: "lz.in.0.demo.agent.obs.web",
@@ -25,8 +26,9 @@ func (h *house) turnDown(seq uint64, body string) *streams.RejectedEntry {
 	return a.Decided.(*streams.RejectedEntry)
 }
 
-// An observation that is turned down is rejected before earlier messages of its agent are decided. Neither a session
-// start nor an observation that came before it makes its session seen. The observation sent again does.
+// An observation is turned down before earlier messages of its agent are decided. Then actions of its session must be
+// marked as unseen. A session start or an equal observation from an earlier place in the intake does not end that. The
+// same observation, sent again later, does.
 func TestAnObservationThatIsTurnedDownIsUnseenUntilItIsSentAgain(t *testing.T) {
 	const body = `{"content":"{\"session\":\"t\"}","args":{"session":"t"},"id":"o1","session":"s"}`
 	h := newHouse(t, offline(t))

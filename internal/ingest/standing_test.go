@@ -290,7 +290,8 @@ func TestStrongerEvidenceDecidesAContradictionAndNumbersDoNot(t *testing.T) {
 	if n := len(r.Evidence); n > 2*beliefs.MaxEvidence || len(r.Conflicts) > maxConflicts || len(r.Conflicts) == 0 {
 		t.Errorf("%d pieces of evidence, %d conflicts", n, len(r.Conflicts))
 	}
-	// The true belief is still adopted, from any author, and is used for decisions.
+	// The user states another account. This statement is supported, although a thousand pages contradict it, and
+	// supersedes the user's earlier statement.
 	late := h.remember(beliefs.OriginUser, mem("u2", "Bob's account is 55555.", triple("Bob", "account", "55555")))
 	h.wantAxes(late, "supported", "normal", "clean", "fresh")
 	h.wantAxes(truth, "superseded", "normal", "clean", "fresh")
@@ -336,7 +337,7 @@ func TestScopesAreNeverComparedWithOneAnother(t *testing.T) {
 	if a, b := h.belief(ka).Ref.Namespace, h.belief(kb).Ref.Namespace; a == b {
 		t.Errorf("both hold in %q", a)
 	}
-	// A belief of another namespace is not found.
+	// A recall finds no belief of another user or session.
 	for _, c := range []struct {
 		user, session string
 		want          []string
@@ -401,7 +402,8 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 			Tool: name, Content: content}).(*streams.ObservationEntry)
 	}
 	id := contact("m1", "contact", "+48 600 100 200")
-	// Repetition, other documents, the agent's statements and its successes do not support it.
+	// Readings of the same text, other documents, the agent's statements, an action's result and a tool that the policy
+	// does not name do not support the belief.
 	for i := range 50 {
 		h.read(beliefs.OriginWeb, fmt.Sprint("o", i), "Bob's phone number is +48 600 100 200")
 	}
@@ -411,8 +413,8 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 		Status: "ok", Content: "Bob's phone number is +48 600 100 200, reached him"})
 	tool("t0", "web.search", `{"subject":"Bob","phone":"+48 600 100 200"}`)
 	h.wantAxes(id, "unverified", "restricted", "clean", "fresh")
-	// The tool that the policy names supports it. The entry says so. The belief does not become
-	// more available.
+	// A result of the tool that the policy names makes the belief supported. Its entry has the revision. The belief's
+	// retrieval stays restricted.
 	e := tool("t1", "crm.get_contact", `{"subject":"bob","phone":"+48 600 100 200","city":"Gdansk"}`)
 	h.wantAxes(id, "supported", "restricted", "clean", "fresh")
 	found := false
@@ -428,7 +430,8 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 	if claim := e.Claims[len(e.Claims)-1]; claim.Belief.Axes.Truth != beliefs.Unverified {
 		t.Errorf("the result itself became %v", claim.Belief.Axes.Truth)
 	}
-	// It does not for another category, and one tool is not enough if two are required.
+	// The tool named for contacts does not support a belief about a supplier. If the policy requires two tools, one of
+	// them is not enough.
 	other := contact("m4", "supplier", "+48 600 300 400")
 	tool("t2", "crm.get_contact", `{"subject":"Carol","phone":"+48 600 300 400"}`)
 	h.wantAxes(other, "unverified", "restricted", "clean", "fresh")
@@ -437,7 +440,8 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 	h.wantAxes(other, "unverified", "restricted", "clean", "fresh")
 	tool("t5", "register.two", `{"subject":"Carol","phone":"+48 600 300 400"}`)
 	h.wantAxes(other, "supported", "restricted", "clean", "fresh")
-	// A person who says the same corroborates it. A paste of it does not.
+	// A message of the user that says the same as a memory supports the memory. A paste of the page from which a memory
+	// came does not.
 	fact := h.remember(beliefs.OriginAgent,
 		mem("m5", "The quarterly review moved to the fourteenth of March in the blue room."))
 	page := h.remember(beliefs.OriginWeb,
@@ -484,7 +488,7 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 		t.Fatalf("served at first: %v", a)
 	}
 	h.now = h.now.Add(2 * time.Minute)
-	// The answer depends on the time of the question, even before an entry records the expiry.
+	// An expired memory is not served, although no entry has recorded its expiry yet.
 	if a, c := served(); a[short] || c[short] || !a[noted] {
 		t.Errorf("after its minute: %v, %v", a, c)
 	}
@@ -513,7 +517,7 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	for _, id := range []string{plain, noted, short, kept} {
 		h.wantAxes(id, "supported", "normal", "clean", "expired")
 	}
-	// An action that cites it has a reason about that.
+	// The entry of an action that cites an expired belief says that it is expired.
 	act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: "act", Session: "s"}, Tool: "open_door",
 		Beliefs: []string{kept}}).(*streams.ActionEntry)
 	if act.Beliefs[0].Axes.Freshness != beliefs.Expired {
@@ -588,7 +592,7 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 		}
 		return false
 	}
-	// A skill is not served whoever wrote it, even if there is no finding against it.
+	// A skill that no person has signed is not served, whatever its origin, even if there is no finding against it.
 	for i, origin := range []beliefs.Origin{beliefs.OriginUser, beliefs.OriginSystem, beliefs.OriginAgent,
 		beliefs.OriginWeb} {
 		e := skill(fmt.Sprint("m", i), fmt.Sprint(text, " Version ", i), origin)
@@ -602,7 +606,7 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 			t.Errorf("an action finds it %v", act.Beliefs[0].Axes.Retrieval)
 		}
 	}
-	// A person signed it by approving its hold.
+	// A held skill is not served. After a person has approved the hold, it is.
 	e := skill("h", text, beliefs.OriginAgent)
 	h.verdict(e, streams.Hold)
 	h.wantAxes(e.Belief.ID, "unverified", "restricted", "suspicious", "fresh")
@@ -623,7 +627,8 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 	if served(altered.Belief.ID) {
 		t.Error("an altered skill is served")
 	}
-	// A person signed it by an attestation on the belief, for its digest and not for another one.
+	// A skill is served after a person has signed an attestation with the skill's own digest. An attestation with the
+	// digest of another content is refused.
 	st := h.statement(altered.Belief.ID, approval.Confirm)
 	st.Content = streams.Digest([]byte(text))
 	if w := h.word(st, s.alice); w.Check != string(approval.CheckContent) || served(altered.Belief.ID) {
@@ -635,7 +640,8 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 	}
 }
 
-// Only the confirmation of a person clears findings. The confirmation of a probe counts otherwise.
+// If a person confirms a belief and names findings, these are recorded as cleared. If a probe does so, the confirmation
+// is accepted, but no finding is recorded.
 func TestAProbesConfirmationRecordsNoFindings(t *testing.T) {
 	for _, by := range []string{"probe", "alice"} {
 		h := newHouse(t, offline(t))

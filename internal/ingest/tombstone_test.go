@@ -31,7 +31,7 @@ func eachWord(s string, f func(i int, w string) string) string {
 	return strings.Join(out, " ")
 }
 
-// swapClauses exchanges neighbouring clauses, or the halves of a text without any.
+// swapClauses exchanges neighbouring clauses. If the text has only one clause, it exchanges the halves of the text.
 func swapClauses(s string) string {
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ';' || r == '.' || r == '\n' || r == ':' })
 	if len(parts) < 2 {
@@ -119,7 +119,8 @@ func TestRefusedValuesAreRecognised(t *testing.T) {
 		if x, ok := l.Meta.Injected.(string); ok && x != "" {
 			s = x
 		}
-		// The text is a value, not a document around one. Ten are taken from each data set.
+		// Take only short texts, because a long one is a document that contains a value. Take at most ten from each
+		// data set.
 		if l.Label != "attack" || sets[l.Dataset] == 10 || len(s) > 2000 || len(strings.Fields(s)) < shortPrint ||
 			slices.Contains(refused, s) {
 			continue

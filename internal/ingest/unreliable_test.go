@@ -30,8 +30,9 @@ func (h *house) dependants() (out []beliefs.Dependant) {
 	return out
 }
 
-// TestWhatCitesABeliefThatFallsIsFlagged lets beliefs fall in each way: by a stronger attestation,
-// a newer belief, a sentinel, and a person.
+// TestWhatCitesABeliefThatFallsIsFlagged makes beliefs unreliable in four ways: one is contradicted by the user, one
+// superseded, one quarantined by a sentinel, one rejected by a person. Each time, an entry must list the decision that
+// cites the belief, and the action that cites the decision.
 func TestWhatCitesABeliefThatFallsIsFlagged(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.keep = true

@@ -30,7 +30,8 @@ func newWorld(t testing.TB) *world {
 	return &world{t: t, fold: New(Config{}), st: offline(t), now: epoch}
 }
 
-// preparedFirst is how many messages of a world are admitted a second time, prepared.
+// preparedFirst is the number of a world's first messages that are also admitted with the result of Prepare. The entry
+// must be the same.
 const preparedFirst = 100
 
 // send admits an event and applies ingest's entry.

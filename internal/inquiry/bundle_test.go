@@ -348,7 +348,8 @@ func TestShardsJoinAndAreSealedOnce(t *testing.T) {
 			t.Errorf("%s: %+v, %v", s.File, rep, err)
 		}
 	}
-	// A folder of an earlier version has no file with the end.
+	// A folder without the file that says up to where shards are sealed is one of an earlier version. Without this
+	// file, a missing first shard must be reported.
 	mark := filepath.Join(dir, sealedFile)
 	if err := errors.Join(os.Remove(mark), os.Remove(some[0].File)); err != nil {
 		t.Fatal(err)
@@ -364,7 +365,8 @@ func TestShardsJoinAndAreSealedOnce(t *testing.T) {
 	}
 }
 
-// Shards that are moved away, all of them or some, do not begin again, and the next ones join them.
+// Some or all sealed shards are moved to another folder. Then their range must not be sealed again, and the next shard
+// must begin where the last one ended.
 func TestShardsMayBeMovedAway(t *testing.T) {
 	w := shardLog(t, 100)
 	l := w.open(false)
@@ -387,7 +389,7 @@ func TestShardsMayBeMovedAway(t *testing.T) {
 			if len(some) != 3 {
 				t.Fatalf("%d shards", len(some))
 			}
-			if !fresh { // of an earlier version, and a run since the upgrade
+			if !fresh { // as an earlier version left the folder, after the first run of this version
 				if err := os.Remove(filepath.Join(dir, sealedFile)); err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,7 @@ import (
 // its range, the statements, the activations of trust files with their chunks, and the resets of the
 // ledger. These leaves are not proven to be in the tree, so only statements signed by operators count.
 
-// orders returns these leaves from outside the range, in the format of entries.jsonl.
+// orders returns the leaves from outside the range that erasures in the range need, in the format of entries.jsonl.
 func (l *Log) orders(from, to int64) ([]byte, error) {
 	var b bytes.Buffer
 	trusts := make(map[string]bool) // digests of trust files

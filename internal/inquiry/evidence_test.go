@@ -37,7 +37,7 @@ func TestPromiseB16TheStatementSaysWhatIsMissing(t *testing.T) {
 	w.observation("o2", beliefs.OriginWeb, "kept", beliefs.Unverified)
 	w.seq += 3 // the auditor never received these
 	w.add(streams.StageRetention, streams.TypeTrimmed, 0, &streams.Retention{ID: "r", UpTo: 2, Trimmed: 2})
-	// A decision whose note and keys are not in the log.
+	// A person's decision whose signed statement and trust file are not in the log.
 	w.memory("m1", beliefs.OriginUser, "", "approved", nil, &streams.Resolved{State: streams.HoldApproved, By: "alice",
 		Key: "alice+00000000+AQ==", Hold: "h1"})
 
@@ -202,7 +202,8 @@ func TestPromiseB16AKeyFromBeforeAHandoverVerifiesTheEvidence(t *testing.T) {
 		!strings.Contains(string(out), "usage: verifier") {
 		t.Errorf("without a file: %v: %s", err, out)
 	}
-	// encoding/json reads a name with a long s (U+017F) as the one with s.
+	// The older package encoding/json takes a member name with a long s (U+017F) for the name with s. The verifier must
+	// not.
 	file := filepath.Join(dir, "ev.json")
 	var b bytes.Buffer
 	if err := honest.Write(&b); err != nil {

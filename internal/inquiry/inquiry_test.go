@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// writer writes a log of entries like those of the stages, and others.
+// writer writes a log for tests. Its entries are like those of the stages, or such as no stage writes.
 type writer struct {
 	t    *testing.T
 	dir  string
@@ -542,7 +542,7 @@ func checkProofs(t *testing.T, w *writer, dir string, want int) {
 	}
 }
 
-// A real browser, which would execute script in the page, loads it.
+// A real browser loads a report about a session with hostile texts. None of the script in them may run.
 func TestABrowserRunsNothingOfAReport(t *testing.T) {
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {

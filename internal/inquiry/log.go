@@ -109,7 +109,7 @@ type Options struct {
 	Lawful *chain.Lawful
 	// Whole verifies the whole log first.
 	Whole bool
-	// Progress, if set, is called with the progress of that verification.
+	// Progress, if set, is called with the progress of the verification of the whole log.
 	Progress func(done, total int64)
 }
 

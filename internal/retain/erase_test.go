@@ -27,7 +27,8 @@ func TestPromiseB14TheRecordOfAClusterNamesItsReplicasAndTheProcedure(t *testing
 	}
 }
 
-// A separate nats-server does not answer. The record then makes no claim.
+// A separate nats-server does not answer requests to overwrite deleted messages. The record must then say of each
+// stream that its messages are deleted and not overwritten.
 func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	srv := natstest.Start(t)
 	c := &Config{Conn: srv.Connect()}
@@ -94,7 +95,7 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	}
 }
 
-// The erasure of large files takes as long as it takes. The caller's time alone ends the wait for it.
+// An erasure of large files may take longer than the caller waits. Then the error must say that the erasure goes on.
 func TestAnErasureThatOutlastsTheCommandSaysThatItGoesOn(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()

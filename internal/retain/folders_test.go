@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 )
 
-// The files of the memory tool and of hooks go with their project or person, and no others.
+// An erasure of a project or of a person must remove its files of the memory tool and of hooks, and no other files.
 func TestTheFilesOfTheGatewayAndOfHooksGoWithTheirSubject(t *testing.T) {
 	files := []string{ // by what removes them
 		"memories/demo/agent/users/p-17/notes.md", "memories/demo/agent/users/!ann/notes.md",
@@ -66,7 +66,7 @@ func TestTheFilesOfTheGatewayAndOfHooksGoWithTheirSubject(t *testing.T) {
 				t.Errorf("%v: no place names %s: %+v", c.s, files[i], places)
 			}
 		}
-		for i, f := range files { // a place of one person holds nobody else's files
+		for i, f := range files { // a place that is listed for a person must not contain files of others
 			if c.s.Person != "" && strings.HasPrefix(f, "memories") && !want[i] &&
 				slices.ContainsFunc(places, func(p Place) bool {
 					return strings.HasPrefix(filepath.Join(data, f), p.Where+string(filepath.Separator))
@@ -84,7 +84,7 @@ func TestTheFilesOfTheGatewayAndOfHooksGoWithTheirSubject(t *testing.T) {
 				t.Errorf("%v: %s: %v", c.s, f, err)
 			}
 		}
-		b, err := os.ReadFile(filepath.Join(data, files[8])) // it stops a session, and stays without its content
+		b, err := os.ReadFile(filepath.Join(data, files[8])) // the spool stops a session, so it is only emptied
 		if err != nil || (len(b) == 0) != want[4] {
 			t.Errorf("%v: the spool has %s, %v", c.s, b, err)
 		}
@@ -111,7 +111,7 @@ func (f anyCase) ReadDir(name string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(struct{ fs.FS }{f}, name)
 }
 
-// Where the case of names is ignored, a user's folder does not go with another user's.
+// On a file system that ignores letter case, the erasure of Bob must not remove the folder of bob.
 func TestAFolderOfAnotherUserStaysWhereTheCaseOfNamesIsIgnored(t *testing.T) {
 	users := "memories/demo/agent/users/"
 	for _, c := range []struct{ have, person, want string }{{"bob", "Bob", ""}, {"bob", "bob", "bob"},

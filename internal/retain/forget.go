@@ -117,7 +117,7 @@ func stagesIn(ctx context.Context, st jetstream.Stream, h header) ([]string, err
 	return out, nil
 }
 
-// ledgerPlaces counts the ledger entries that goes selects, by the stage that wrote them.
+// ledgerPlaces counts the ledger entries for which goes returns true, by the stage that wrote them.
 func ledgerPlaces(ctx context.Context, js jetstream.JetStream, project string, goes func(h header) bool) ([]Place,
 	error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
@@ -484,7 +484,7 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 	n := 0
 	err = stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + r.Project + ".>"},
 		Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
-		// Messages copied later are of entries after the statement.
+		// Keep the copies of entries that came after the statement.
 		at, _ := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
 		if position.Sequence(at) > r.Entry {
 			return nil

@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// A stage that has entries in joint frames only is waited for like any other. A subject on which no stage wrote names
-// none.
+// A stage that has entries only in joint frames must be among the writers, so that an erasure waits for it. A subject
+// that has only messages of the server or of strangers adds no writer.
 func TestAStageThatSpokeOnlyInJointFramesIsAWriter(t *testing.T) {
 	srv := natstest.Start(t)
 	js, err := jetstream.New(srv.Connect())
@@ -40,7 +40,8 @@ func TestAStageThatSpokeOnlyInJointFramesIsAWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The server's acknowledgements of an agent's publish are no entries, and hide none before them.
+	// An agent can let the server write acknowledgements to a ledger subject. They are no entries. The stage of an
+	// entry before them must still be found.
 	own := streams.Entry{Partition: 5, Stage: streams.SentinelStage("own"), Type: streams.TypeAssessment, Project: "p",
 		Src: 1, Salt: streams.NewSalt(), Body: []byte("{}")}
 	m = own.Message()
@@ -61,8 +62,8 @@ func TestAStageThatSpokeOnlyInJointFramesIsAWriter(t *testing.T) {
 	}
 }
 
-// An erasure takes the same entries, whether a proposal and its answers are in one message or not: an
-// answer that goes takes its proposal with it, and that all of its answers.
+// An erasure must remove the same entries, whether a proposal and its answers are in one message or in several. If an
+// answer is erased, its proposal is erased too. If a proposal is erased, all its answers are.
 func TestAnErasureTakesTheSameOfJointFrames(t *testing.T) {
 	observation := func(id, person string) string {
 		return fmt.Sprintf(`{"id":%q,"agent":"a","data_subject":%q,"intake":1,"blocks":[{"text":"x"}]}`, id, person)

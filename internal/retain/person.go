@@ -261,8 +261,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	return r, c.sign(r, signer, records)
 }
 
-// awaitAll waits until the stages have dropped what the record's statement lists, and until the auditors have
-// chained their reports. It returns the entry of each stage's report.
+// awaitAll waits until the stages have reported that they dropped what the record's statement lists, and until the
+// auditors have chained these reports. It returns the entry of each stage's report.
 func (c *Config) awaitAll(ctx context.Context, js jetstream.JetStream, r *Record, writers []string) (map[string]uint64,
 	error) {
 	acks, last, err := c.awaitDropped(ctx, js, r.Project, r, writers)
@@ -306,8 +306,9 @@ func deleteLive(ctx context.Context, js jetstream.JetStream, r *Record, listed m
 	return err
 }
 
-// maxRounds is the limit of searches for entries that were added meanwhile. After the first statement,
-// only stages that process the very last entries still write about listed ones.
+// maxRounds is the maximum number of searches for entries that were added while an erasure runs. A few rounds suffice:
+// after the first statement, a stage adds an entry about listed ones only if it has not yet folded the last entries
+// before the statement.
 const maxRounds = 8
 
 // statedBefore returns the sequences that earlier statements about a data subject list, the ids of these statements,

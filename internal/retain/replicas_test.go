@@ -82,7 +82,7 @@ func TestPromiseB17AuditorsAreIdentifiedByKeyAndEachIsWaitedFor(t *testing.T) {
 	}
 	say(behind.checkpoint(t))
 	cp := ahead.checkpoint(t)
-	// A line with another auditor's key name, but a signature of a different key.
+	// Add the signature line of another auditor's checkpoint. Its signature is of another tree, so it must not count.
 	lines := strings.SplitAfter(string(behind.checkpoint(t)), "\n")
 	say([]byte(string(cp) + lines[len(lines)-2]))
 	say(cp)
@@ -107,8 +107,8 @@ func TestPromiseB17AuditorsAreIdentifiedByKeyAndEachIsWaitedFor(t *testing.T) {
 	}
 	want("three replicas of one name", map[string]uint64{ahead.id: 100, behind.id: 32, silent.id: 0})
 
-	// A key that is handed over to a registered one is no longer waited for; one that is handed over to
-	// an unregistered key still is.
+	// If an auditor hands its key over to another registered key, the old key is no longer waited for. If it hands the
+	// key over to an unregistered key, the old key is still waited for.
 	stranger := new(keys.Trust)
 	for _, to := range []*keys.Trust{stranger, trust} {
 		next := newReplica(t, "auditor", to, 0)

@@ -54,7 +54,8 @@ func TestWhoeverWaitsForAuditorsHearsWhoIsMissing(t *testing.T) {
 	}
 }
 
-// The same holds for a statement that is not decided on.
+// If the wait for ingest's decision on a statement fails, the error must say that ingest has not decided, at whatever
+// request the timeout occurs.
 func TestWhoeverWaitsForADecisionHearsThatThereIsNone(t *testing.T) {
 	private, _, err := keys.Generate("olga")
 	if err != nil {

@@ -30,12 +30,12 @@ type trace struct {
 	wanted map[uint64]bool   // proposals whose verdicts are to be erased
 	names  map[string]int    // ids that listed entries introduced (of events with their agent) → round
 	bare   map[string]bareID // ids of events, without their agent
-	own    map[string]bool   // events of others, with their agent, that have the same id as one in bare
+	own    map[string]bool   // events that are not erased (with their agent) but have the same id as one in bare
 	others map[string]bool
 	also   map[uint64]AlsoForgotten
 	direct map[uint64]bool   // entries that name the pseudonym, and entries that other stages made from them
-	about  map[uint64]string // positions of the entries to erase that concern another data subject → that one
-	owner  map[string]string // ids that entries about others introduced → those data subjects
+	about  map[uint64]string // positions of the entries to erase that concern another data subject → its id
+	owner  map[string]string // ids that entries about other data subjects introduced → the data subject
 	end    uint64            // last sequence that was searched
 	round  int               // search round; each one but the last ends with a statement
 	pass   int               // number of the pass over the partition

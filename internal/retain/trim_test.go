@@ -20,9 +20,9 @@ import (
 	"lazaret/streams"
 )
 
-// Purge removes only old entries and never a subject's last one, for any order of writers, but also the
-// last of the joint frames, which is no stage's fence. Each case
-// makes dozens of server requests, so there are only a hundred cases.
+// A purge must remove the old entries of a ledger and keep the young ones, whatever the order of writers. It must keep
+// the last entry of each subject, because that entry is a stage's fence. The last joint frame is no fence, and must be
+// removed too if it is old. Each case makes dozens of server requests, so there are only a hundred cases.
 func TestThePurgeLeavesWhatIsYoungAndEveryFence(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := context.Background()
@@ -204,7 +204,8 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 			}
 		}
 	}
-	// A subscriber receives the mark before the stream has stored it.
+	// A subscriber receives the entry that announces the trim before the stream has stored it. So wait until it is
+	// stored.
 	natstest.Eventually(t, 10*time.Second, "a mark in the ledger", func() bool {
 		return slices.ContainsFunc(srv.Ledger(), func(e streams.Entry) bool { return e.Type == streams.TypeTrimmed })
 	})

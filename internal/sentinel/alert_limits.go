@@ -16,7 +16,7 @@ const (
 	briefMessage  = 120     // length of a shortened message in bytes
 )
 
-// ruleLeftOut is the rule of the alerts that stand for alerts that do not fit.
+// ruleLeftOut is the rule of the alerts that replace alerts which do not fit.
 const ruleLeftOut = "alerts-left-out"
 
 // limitAlerts makes the alerts of an entry fit into the limits. It returns them unchanged if they fit,
@@ -75,7 +75,7 @@ func weight(a *streams.Alert, on streams.Type) int {
 	return w
 }
 
-// leftOut returns the alerts that stand for the given ones, which do not fit: one for each effect.
+// leftOut returns the alerts that replace the given ones, which do not fit: one for each effect.
 func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []streams.Alert) {
 	at := map[string]int{}
 	for i := range alerts {
