@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// Each program is an agent that is stopped at a poisoned call and continues after a person has approved
-// it.
+// An agent in TypeScript must be stopped at a poisoned call, and must go on after a person has approved the call. The
+// next tests do the same with agents in Python.
 func TestTheTypeScriptClientIsStoppedAndGoesOnAfterApproval(t *testing.T) {
 	client, err := filepath.Abs("../../clients/typescript/index.js")
 	if err != nil {
@@ -95,7 +95,8 @@ func runAgent(t *testing.T, command string, args ...string) {
 	}
 }
 
-// The frameworks are simulated by their recorded contracts (testdata/contracts.py).
+// The adapters for agent frameworks are tested without the frameworks. testdata/contracts.py has classes with the
+// interfaces of the frameworks.
 func TestThePythonAdaptersAreStoppedAndGoOnAfterApproval(t *testing.T) {
 	runAgent(t, "python3", "testdata/adapters.py", "../../clients/python")
 }

@@ -222,7 +222,8 @@ func follow(ctx context.Context, nc *nats.Conn, subject string, last uint64) (so
 			if _, err := hear(ctx); err != nil && !errors.Is(err, nats.ErrSlowConsumer) {
 				return nil, err
 			}
-			// Subscribers receive a message before the stream has stored it.
+			// The subscription delivers a message before the stream has stored it. So wait a little before the next
+			// request.
 			select {
 			case <-time.After(storeTime):
 			case <-ctx.Done():

@@ -161,8 +161,8 @@ func TestRefusalsAreProblemsAndHolds(t *testing.T) {
 	}
 }
 
-// TestNothingThatNATSRefusesPassesOverHTTP makes the same requests with a credential directly and with
-// a token for it.
+// TestNothingThatNATSRefusesPassesOverHTTP makes the same requests over NATS with a credential, and over HTTP with a
+// token for this credential. HTTP must refuse each request that NATS refuses.
 func TestNothingThatNATSRefusesPassesOverHTTP(t *testing.T) {
 	p := newPipe(t)
 	type op struct {
@@ -297,7 +297,7 @@ func TestARevokedTokenOrCredentialIsRefused(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("a revoked token goes on waiting")
 	}
-	// A rotation does not end a token, a revocation does.
+	// A token still works after its credential was rotated. It does not work after its credential was revoked.
 	if _, err := p.Server.Minter().Rotate(name, nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -322,8 +322,8 @@ func TestARevokedTokenOrCredentialIsRefused(t *testing.T) {
 	eventually(t, "a new token is taken", func() bool { return ask(p.token(t, name)) == 200 })
 }
 
-// A request that has the connection when the credential is revoked reports no outage, which a client would
-// ask about again.
+// A credential is revoked while a request uses its connection. The answer must say that the credential was refused. It
+// must not report an outage, after which a client would ask again.
 func TestACredentialThatIsRevokedDuringARequestIsNoOutage(t *testing.T) {
 	p := newPipe(t)
 	for path, kind := range map[string]string{"/v1/decide": "application/json", "/v1/observe": typeBatch} {
@@ -431,7 +431,8 @@ func TestFeedsAreServerSentEvents(t *testing.T) {
 		"verdict": p.listen(t, viewer, "/v1/verdicts?project="+project),
 		"hold":    p.listen(t, secret, "/v1/holds"),
 	}
-	// The server's acknowledgement of a publish is no alert, although an agent can make the server publish it there.
+	// An agent can make the server publish an acknowledgement on the subject of an alert, a verdict or a hold. The
+	// feeds must leave it out.
 	op, err := p.Server.Connect(natsserver.RoleArbiter)
 	if err != nil {
 		t.Fatal(err)
@@ -507,7 +508,7 @@ func TestAFeedGoesOnBehindTheLastEventThatTheClientHad(t *testing.T) {
 		_, id, _ = strings.Cut(got, "\nid: ")
 		id, _, _ = strings.Cut(id, "\n")
 	}
-	// A feed that cannot resume where it ended reports that.
+	// A feed that cannot resume after the event that the client names must begin with the event lost.
 	if got := next(p.resume(t, secret, "/v1/holds", id)); !strings.HasPrefix(got, "event: lost\n") {
 		t.Errorf("an agent's feed resumes with %s", got)
 	}
@@ -584,8 +585,8 @@ func TestSlowAndGreedyClientsAreBounded(t *testing.T) {
 	}
 	head := "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + secret +
 		"\r\n"
-	// All places of the token are taken by requests whose bodies do not arrive. They lose their places after
-	// bodyTime, and are refused while a request of this loop has the last place, so each try opens new ones.
+	// Requests whose bodies do not arrive take all places of the token. Such a request loses its place after bodyTime,
+	// and is refused if the request of this loop has the last place. So each try opens new ones.
 	var slow []net.Conn
 	eventually(t, "too many requests", func() bool {
 		for _, c := range slow {

@@ -48,8 +48,8 @@ func TestAGatewayThatStartsLaterKnowsTheHoldsOfItsAgents(t *testing.T) {
 	}
 }
 
-// Another agent of the same project learns nothing of a hold: neither from the gateway that received the proposal nor
-// from one that reads the arbiter's record.
+// A hold is looked up at the gateway that received the proposal, and at another gateway, which reads the arbiter's
+// record. The hold's own agent must see it at both. Another agent of the same project must get "not found".
 func TestAHoldIsOfItsAgentOnly(t *testing.T) {
 	p := newPipe(t)
 	project, secret := p.agent(t, beliefs.Origins())

@@ -79,7 +79,7 @@ func TestAHookThatCannotBeAnsweredStopsTheAgentWithStatus200(t *testing.T) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
-	// A call that cannot be judged is refused, and the agent continues.
+	// A tool call whose input is no JSON object cannot be judged. It must be denied, and the agent must not be stopped.
 	if a := p.hook(t, secret, "claude", `{"session_id":"s1","hook_event_name":"PreToolUse","tool_name":"Read",`+
 		`"tool_input":[1]}`); a.Specific.Decision != "deny" || a.Continue != nil {
 		t.Errorf("%+v", a)

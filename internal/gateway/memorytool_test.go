@@ -162,7 +162,7 @@ func TestTheMemoryToolMarksAndRefusesWhatTheGateDoes(t *testing.T) {
 	if code != 200 {
 		t.Fatal(body)
 	}
-	// A file that was written without the gate is external.
+	// A file that was put into the folder without the memory tool must be shown as context only.
 	dir := filepath.Join(p.data, "memories", project, "bot", "shared")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestTheMemoryToolMarksAndRefusesWhatTheGateDoes(t *testing.T) {
 		!strings.Contains(res.Content, "]\n     1\tPrices are in dollars.\\r[fine]") {
 		t.Errorf("a planted file is shown as %q", res.Content)
 	}
-	// A write that repeats the poisoned page is either not served as the agent's own, or not written.
+	// A write repeats the poisoned page. It must be refused, or the text must be marked when it is read.
 	res = p.memory(t, secret, map[string]any{"command": "create", "path": "/memories/todo.md", "file_text": order,
 		"session": "s"})
 	if !res.IsError {
@@ -211,7 +211,7 @@ func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 		}
 		seen[name] = user
 	}
-	// The folder that an earlier version made is found.
+	// An earlier version named the folders Bob and ann after the users. tidy must rename them to the current names.
 	dir := t.TempDir()
 	users := filepath.Join(dir, "demo", "bot", "users")
 	for _, user := range []string{"Bob", "ann"} {
@@ -232,7 +232,8 @@ func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 			}
 		}
 	}
-	// Another folder of the old name, as after a downgrade, stops nothing and replaces nothing.
+	// If the folder Bob exists again, as after a downgrade, tidy must return no error and must not replace the renamed
+	// folder.
 	if err := os.MkdirAll(filepath.Join(users, "Bob", "sub"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -244,8 +245,8 @@ func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 	}
 }
 
-// The words of a call are about the data subject that it names: the ledger's entries, so that an erasure finds
-// them, and the files.
+// A call of the memory tool may name a data subject. Then its file must be in a folder of the data subject, and its
+// ledger entries must name the data subject, so that an erasure finds both.
 func TestTheMemoryToolKeepsWordsForTheirDataSubject(t *testing.T) {
 	p := newPipe(t)
 	project, secret := p.agent(t, beliefs.Origins())

@@ -40,8 +40,8 @@ func decideAt(t *testing.T, g *Gateway, secret string) (int, *Problem) {
 	return res.StatusCode, prob
 }
 
-// A refused credential has the same answer from the gateway in the process of the server and from one apart. Nobody
-// repeats a request that cannot succeed.
+// If the server refuses a credential, a gateway in the server's process and a gateway apart must give the same answer:
+// 401 with the code for a refused credential. They must not report an outage, after which a client would ask again.
 func TestAGatewaySaysThatTheServerRefusesACredential(t *testing.T) {
 	p := newPipe(t)
 	apart, err := Start(Config{Data: p.data, Listen: "127.0.0.1:0", Dial: p.dial})
@@ -50,7 +50,8 @@ func TestAGatewaySaysThatTheServerRefusesACredential(t *testing.T) {
 	}
 	defer apart.Close()
 	gateways := map[string]*Gateway{"in the process": p.Gateway, "apart": apart}
-	// A gateway that has connected again, in vain, says the same as in a request that was under way.
+	// The answer must be the same while the gateway has not noticed the refusal yet, and after it has tried to connect
+	// again.
 	refused := func(credential, secret string) {
 		t.Helper()
 		for where, g := range gateways {
@@ -98,11 +99,13 @@ func TestAGatewaySaysThatTheServerRefusesACredential(t *testing.T) {
 		r.Name != "refused.revoked" {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	// As after a revocation in another data folder, whose list of tokens this one does not have.
+	// The credential was revoked, and this data folder still has a token for it, as if the revocation was made in
+	// another data folder.
 	refused("refused.revoked", p.token(t, "refused.revoked"))
 }
 
-// The path of a file on the gateway's machine is for its log.
+// A credential file is missing. The answer must name the credential but no path on the gateway's machine. The log has
+// the path.
 func TestAMissingCredentialNamesNoPath(t *testing.T) {
 	p := newPipe(t)
 	project, secret := p.agent(t, beliefs.Origins())

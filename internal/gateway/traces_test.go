@@ -135,7 +135,8 @@ func TestAStockExporterRecordsWhatToolsReturned(t *testing.T) {
 	if texts["db.query"] != "unexpected EOF" || statuses["call_1"] != "ok" {
 		t.Errorf("%v %v", texts, statuses)
 	}
-	// The tool's result belongs to the session of the conversation.
+	// The tool's result counts for the session of its conversation. So an action in this session that follows the
+	// result's order must be held.
 	if rep := p.verdict(t, secret, "POST", "/v1/decide", strings.Replace(email, `"%s","session":"s"`,
 		`"a1","session":"talk-1"`, 1)); rep.Verdict != streams.Hold {
 		t.Errorf("the ordered mail is %s", rep.Verdict)
