@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"slices"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/pkg/beliefs"
@@ -23,7 +25,8 @@ func init() {
 		Fields: "`tool`, `args` (object), `decision`, `beliefs`, `confidence` (0 to 1), `level` (L0 to L5, " +
 			"raises only), `blast_radius`, `reversibility`, `sensitivity` (of its data; cited beliefs raise it), " +
 			"`preconditions` (`[{what, digest}]`, at most 16: recorded; the program that carries the action out checks " +
-			"them), `host_verdict`, `replaces` (id of a held proposal that this one edits), `after`",
+			"them), `host_verdict`, `replaces` (id of a held proposal that this one edits), `after`, `loads` (files that it " +
+			"writes and that agents or programs load by themselves, relative to the project's folder)",
 	})
 }
 
@@ -56,7 +59,16 @@ type Action struct {
 	// Catalogue is where the host took the tool from. It is the ApproveToolsArgs.Binding of an
 	// accepted catalogue, or the name of a host's own tools, such as claude-code.
 	Catalogue string `json:"catalogue,omitzero"`
+	// Loads are files that the action writes and that agents or programs load by themselves, such as CLAUDE.md, if the
+	// host knows where the project's folder is and where links lead. The path of a file in this folder is relative to it.
+	Loads []string `json:"loads,omitzero"`
 }
+
+// MaxLoads is the maximum number of Action.Loads, and MaxLoaded the maximum length of each of them, in bytes.
+const (
+	MaxLoads  = 16
+	MaxLoaded = 4096
+)
 
 // MaxCatalogue is the maximum length of Action.Catalogue, in bytes.
 const MaxCatalogue = 128
@@ -109,6 +121,9 @@ func (e *Action) check(a Address) error {
 	if len(e.Catalogue) > MaxCatalogue {
 		return rejectf(CodeInvalid, "catalogue has %d bytes, at most %d are admitted", len(e.Catalogue), MaxCatalogue)
 	}
+	if len(e.Loads) > MaxLoads || slices.ContainsFunc(e.Loads, func(s string) bool { return len(s) > MaxLoaded }) {
+		return rejectf(CodeInvalid, "loads has more than %d paths, or one of more than %d bytes", MaxLoads, MaxLoaded)
+	}
 	if e.Replaces != "" && !ValidID(e.Replaces) {
 		return rejectf(CodeInvalid, "replaces: %v", CheckID("id", e.Replaces))
 	}
@@ -157,6 +172,8 @@ type ActionEntry struct {
 	// level that a person signed for the tool in that catalogue.
 	Catalogue string         `json:"catalogue,omitzero"`
 	Accepted  *beliefs.Level `json:"accepted,omitzero"`
+	// Loads are the files that the action writes and that agents or programs load by themselves, as the host states them.
+	Loads []string `json:"loads,omitzero"`
 	// Shown summarizes the texts that the session was shown before this action. It is nil if the user
 	// said nothing in the session.
 	Shown *Shown `json:"shown,omitzero"`

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"lazaret/internal/content"
@@ -16,8 +17,9 @@ import (
 
 // memoryWrite is a write of a call to a memory file.
 type memoryWrite struct {
-	file string
-	text string // the new text, or the command line that writes it
+	file  string
+	files []string // all memory files that the call writes, if it is a command line
+	text  string   // the new text, or the command line that writes it
 	// read is set if the text was read from files.
 	read bool
 	// unknown is set if the call writes text that neither the call nor a readable file contains.
@@ -81,7 +83,8 @@ func (h *handler) memoryByCommand(command string) (w memoryWrite) {
 	sinks := shell.Sinks(command, shell.Files{Memory: func(file string) bool { return h.memoryFile(file) != "" },
 		Folder: h.folder, Below: h.below})
 	for _, s := range sinks {
-		w.file = cmp.Or(w.file, h.memoryFile(s.To))
+		to := h.memoryFile(s.To)
+		w.file, w.files = cmp.Or(w.file, to), append(w.files, to)
 		w.unknown, line = w.unknown || !s.Known, line || s.Line
 		for _, from := range s.From {
 			if reads++; reads > maxCopied || size > most {
@@ -191,11 +194,39 @@ func (h *handler) memoryFile(file string) string {
 
 // fileKey returns the memory key of a file.
 func (h *handler) fileKey(file string) string {
-	rel, err := filepath.Rel(h.e.CWD, file)
-	if err == nil && filepath.IsAbs(file) && !strings.HasPrefix(rel, "..") {
-		file = rel
+	return streams.FileKey + streams.Clip(h.relative(file), 900)
+}
+
+// relative returns the path of a file from the project's folder. A file outside of this folder keeps its absolute path.
+func (h *handler) relative(file string) string {
+	at, folder := h.path(file), cmp.Or(h.cfg.Folder, h.e.CWD)
+	for _, x := range [][2]string{{at, folder}, {h.real(at), h.real(folder)}} {
+		if rel, err := filepath.Rel(x[1], x[0]); err == nil && x[0] != "" && x[1] != "" && below(x[0], x[1]) {
+			return filepath.ToSlash(rel)
+		}
 	}
-	return streams.FileKey + streams.Clip(filepath.ToSlash(file), 900)
+	return filepath.ToSlash(at)
+}
+
+// loads returns the files that a call writes and that agents or programs load by themselves.
+func (h *handler) loads(w memoryWrite) (out []string) {
+	add := func(file string) {
+		if file = h.relative(file); len(out) < streams.MaxLoads && len(file) <= streams.MaxLoaded &&
+			!slices.Contains(out, file) {
+			out = append(out, file)
+		}
+	}
+	for _, file := range h.edited() {
+		if m := h.memoryFile(file); m != "" {
+			add(m)
+		} else if shell.Started(h.relative(file)) {
+			add(file)
+		}
+	}
+	for _, file := range nonEmpty(append(w.files, w.file)) {
+		add(file)
+	}
+	return out
 }
 
 func nonEmpty(in []string) (out []string) {

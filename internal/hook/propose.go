@@ -44,7 +44,8 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 		return a, err
 	}
 	name := fmt.Sprintf("%s-%020d-%s", key, time.Now().UnixNano(), client.NewID())
-	action := &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: h.catalogue()}
+	action := &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: h.catalogue(),
+		Loads: h.loads(written)}
 	outside := h.outside()
 	if outside != "" {
 		level := beliefs.L4

@@ -125,12 +125,12 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 		return err
 	}
 	args := arguments(e.Args)
-	if _, ok := args["command"].(string); ok {
+	if policy.ReadsMessages(e.Tool, args, e.Loads) {
 		if said.Texts, err = f.saidTexts(st, project, e.Agent, e.Session); err != nil {
 			return err
 		}
 	}
-	e.Intent = policy.Relate(said, e.Tool, args, e.Features.Carriers)
+	e.Intent = policy.Relate(said, e.Tool, args, e.Features.Carriers, e.Loads...)
 	return nil
 }
 

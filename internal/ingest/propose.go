@@ -105,6 +105,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 	if e.Text != "" {
 		e.Features = text.Analyze(e.Text)
 	}
+	e.Loads = ev.Loads
 	if err := f.relate(st, a.Project, e); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/policy"
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -42,7 +43,10 @@ func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryH
 		if err != nil {
 			return nil, err
 		}
-		e.Asked = said.AsksToChange([]string{file})
+		if said.Texts, err = f.saidTexts(st, a.Project, a.Agent, e.Session); err != nil {
+			return nil, err
+		}
+		e.Asked = said.AsksToChange([]intent.File{{Path: file, Loaded: true}})
 	}
 	if m.Home != nil {
 		weakest, e.UserWord, e.Via = m.Home.Shared(weakest), false, m.Home.Belief

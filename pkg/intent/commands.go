@@ -95,7 +95,7 @@ var (
 	// remarks are words with which a remark before an imperative begins: "looks good, push it".
 	remarks = text.Set("looks lgtm good great nice perfect thanks thank fine done go ok okay yes")
 	// remarked are other words of remarks: "that looks good to me so far".
-	remarked = text.Set("to me you it that this so far very much all a lot well")
+	remarked = text.Set("to me you it that this so far very much all a lot well ahead")
 	// clauses are words of a clause in which a later verb is no imperative: "find the people who fix it and push it".
 	clauses = text.Set(`that who which whose how will would can could must shall may let have has had be been being is are
 		was were i we they he she you people users someone somebody`)

@@ -34,10 +34,13 @@ func stemHashes(words string) (hs []uint32) {
 
 // AsksToChange reports whether the user asked for a change of every one of the files, by its name. One request must
 // have the file's name and a verb of changing. A request does not count if it only asks to know something, or if it
-// may ask that the file is not changed.
-func (s *Said) AsksToChange(files []string) bool {
-	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
-		return !slices.ContainsFunc(s.Requests, func(q Ask) bool { return q.changes(file) })
+// may ask that the file is not changed. For a file that is loaded, the reading of asksForLoaded counts.
+func (s *Said) AsksToChange(files []File) bool {
+	return len(files) > 0 && !slices.ContainsFunc(files, func(file File) bool {
+		if file.Loaded {
+			return !s.asksForLoaded(file.Path)
+		}
+		return !slices.ContainsFunc(s.Requests, func(q Ask) bool { return q.changes(file.Path) })
 	})
 }
 
@@ -60,13 +63,15 @@ func (q *Ask) changes(file string) bool {
 func (s *Said) Wants() bool { return s.marked(handed) }
 
 // relateFiles adds to a relation that the user asked for a change of the files that the call writes.
-func (s *Said) relateFiles(c *Call, r *Relation, files []string) {
+func (s *Said) relateFiles(c *Call, r *Relation, files []File) {
 	if !s.AsksToChange(files) {
 		return
 	}
 	r.Files, r.Strange, r.Other = true, "", ""
 	for i := range c.Values {
-		if v := &c.Values[i]; slices.Contains(files, v.Text) && !slices.Contains(r.Values, v.Path) {
+		if v := &c.Values[i]; slices.ContainsFunc(files, func(f File) bool {
+			return v.Text == f.Path || strings.HasSuffix(v.Text, "/"+f.Path)
+		}) && !slices.Contains(r.Values, v.Path) {
 			r.Values = append(r.Values, v.Path)
 		}
 	}

@@ -10,7 +10,7 @@ func TestARequestForAChangeNamesTheFile(t *testing.T) {
 	for said, want := range map[string]bool{
 		"Add a section on tests to CLAUDE.md, and commit it": true,
 		"Please shorten `CLAUDE.md`.":                        true,
-		"Put the hours into docs/CLAUDE.md":                  true,
+		"Put the hours into docs/CLAUDE.md":                  false,
 		"Could you remove the line on tabs from CLAUDE.md?":  true,
 		"Copy README.md to CLAUDE.md":                        true,
 		"Write down in CLAUDE.md that we do not use yarn.":   true,
@@ -26,10 +26,10 @@ func TestARequestForAChangeNamesTheFile(t *testing.T) {
 	} {
 		s := new(intent.Said)
 		s.Add(said)
-		if got := s.AsksToChange([]string{"/home/ana/p/CLAUDE.md"}); got != want {
+		if got := s.AsksToChange([]intent.File{{Path: "/home/ana/p/CLAUDE.md", Loaded: true}}); got != want {
 			t.Errorf("%q: %v", said, got)
 		}
-		if s.AsksToChange([]string{"/p/CLAUDE.md", "/p/main.go"}) || s.AsksToChange(nil) {
+		if s.AsksToChange([]intent.File{{Path: "/p/CLAUDE.md", Loaded: true}, {Path: "/p/main.go"}}) || s.AsksToChange(nil) {
 			t.Errorf("%q asks for a change of other files", said)
 		}
 	}

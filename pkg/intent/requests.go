@@ -43,7 +43,8 @@ type Said struct {
 	Requests []Ask
 	Sources  []uint32 // words of the sources that the user named, see Read
 	Known    []uint32 // words of values that the agent passed to tools before it read anything external, see Know
-	// Texts are the user's messages, oldest first. Only command lines are compared with them, see AsksForCommand.
+	// Texts are the user's messages, oldest first. Only command lines and files that are loaded are compared with them,
+	// see AsksForCommand and asksForLoaded.
 	Texts []string
 }
 
@@ -445,7 +446,7 @@ func (x *Value) single() bool { return x.distinctive() || x.address() || x.file 
 
 // Relate compares a call with the user's words, with each of the user's requests, and with the
 // sources that the words name. files are the files that the call writes, if it does nothing else.
-func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier, files ...string) *Relation {
+func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier, files ...File) *Relation {
 	r := relate(s.Words, s.people(), tool, args, carriers)
 	if len(s.Requests) == 0 {
 		return r

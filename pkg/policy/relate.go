@@ -14,20 +14,21 @@ import (
 // Relate compares a call with the words of its session's user. It adds to the relation of pkg/intent what a command
 // line or an editing tool writes. The name of a tool that runs command lines does not say that the call changes
 // something. So Relate marks a line that writes a file as strange if the user's words have nothing to do with it. It
-// marks a line that writes its own text to a file of an agent's memory as strange unless the user asked for the
-// change of this file. An edit of such a file, or of one that programs load by themselves, is asked for only by the
-// file's name.
-func Relate(said *intent.Said, tool string, args map[string]any, carriers []text.Carrier) *intent.Relation {
+// marks a write to a file of an agent's memory as strange unless the user asked for the change of this very file.
+// Only such a request asks for an edit of a file that programs load by themselves. loads are the files that the call
+// writes and that agents or programs load by themselves, as far as the host says so, see streams.Action.Loads.
+func Relate(said *intent.Said, tool string, args map[string]any, carriers []text.Carrier,
+	loads ...string) *intent.Relation {
 	w := writesOf(tool, args)
-	var named []string
-	if !w.unknown {
-		named = w.files
+	files, memory := w.written(loads)
+	named := files
+	if w.unknown || !w.only {
+		named = nil
 	}
 	r := said.Relate(tool, args, carriers, named...)
-	strange := w.own && said.Unrelated(r) || w.memory && (r == nil || !r.Files)
-	loaded := slices.ContainsFunc(w.files, func(file string) bool {
-		return shell.IsMemoryFile(file) || shell.Started(file)
-	})
+	memory = memory && (r == nil || !r.Files)
+	strange := w.own && said.Unrelated(r) || memory
+	loaded := slices.ContainsFunc(files, func(file intent.File) bool { return file.Loaded })
 	ordinary := w.only && said.Wants() && !loaded
 	runs, asked, all := asksForLine(said, tool, args)
 	if slices.ContainsFunc(carriers, func(x text.Carrier) bool { return x.Kind == text.Secret }) {
@@ -42,7 +43,7 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 		r.Asked = false // "write a test" names the tool Write, but no file that agents or programs load
 	}
 	if asked {
-		r.Strange, r.Other, strange = "", "", strange && w.memory
+		r.Strange, r.Other, strange = "", "", memory
 		if all {
 			r.Values = []string{"command"} // the other arguments do not change what the line does
 			for _, x := range carriers {
@@ -53,7 +54,7 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 		}
 	}
 	if strange {
-		r.Strange = "command"
+		r.Strange = w.argument
 	}
 	if ordinary {
 		r.Ordinary = true
@@ -61,8 +62,8 @@ func Relate(said *intent.Said, tool string, args map[string]any, carriers []text
 	return r
 }
 
-// lineTools are the words besides those of shells in the names of tools that run command lines. lineArguments are command, the argument with
-// the line, and the arguments that do not change what the line does.
+// lineTools are the words besides those of shells in the names of tools that run command lines. lineArguments are
+// command, the argument with the line, and the arguments that do not change what the line does.
 var (
 	lineTools     = text.Set("execute run local tool line in")
 	lineArguments = text.Set("command description timeout timeoutms runinbackground")
@@ -129,31 +130,51 @@ type writes struct {
 	// own is set if a command line writes a text that the line itself contains to a file outside /tmp, or any text
 	// to a file of an agent's memory.
 	own bool
-	// memory is set if a command line writes a text that the line itself contains to a file of an agent's memory.
-	memory bool
+	// argument is the name of an argument that says what is written.
+	argument string
 }
+
+// written returns the files that a call writes. memory is set if one of them is a file of an agent's memory. loads are
+// those that are loaded, as the host says; without them, the names of the files say it.
+func (w *writes) written(loads []string) (files []intent.File, memory bool) {
+	for _, file := range w.files {
+		loaded := Loaded(file)
+		if loaded && len(loads) > 0 {
+			continue
+		}
+		files, memory = append(files, intent.File{Path: file, Loaded: loaded}), memory || shell.IsMemoryFile(file)
+	}
+	for _, file := range loads {
+		files = append(files, intent.File{Path: file, Loaded: true})
+		memory = memory || !shell.Started(file) || shell.IsMemoryFile(file)
+	}
+	return files, memory
+}
+
+// Loaded reports whether agents or programs load a file by themselves.
+func Loaded(file string) bool { return shell.IsMemoryFile(file) || shell.Started(file) }
 
 // writesOf returns what a call of an editing tool, a patch or a command line writes.
 func writesOf(tool string, args map[string]any) (w writes) {
+	w.argument = "."
 	if tool == "apply_patch" { // Codex
 		for _, name := range slices.Sorted(maps.Keys(args)) {
 			for _, s := range texts(args[name]) {
-				w.files = append(w.files, shell.Patched(s)...)
+				w.files, w.argument = append(w.files, shell.Patched(s)...), name
 			}
 		}
 		w.only = len(w.files) > 0
 		return w
 	}
 	if line, ok := args["command"].(string); ok {
+		w.argument = "command"
 		if w.only = shell.Kind(line) == shellBuild; !w.only {
 			return w
 		}
 		for _, s := range shell.Sinks(line, shell.Files{Memory: func(string) bool { return true },
 			Folder: func(string) bool { return false }, Below: func(string) []string { return nil }}) {
 			w.files, w.unknown = append(w.files, s.To), w.unknown || !s.Known
-			memory := shell.IsMemoryFile(s.To)
-			w.memory = w.memory || s.Line && memory
-			w.own = w.own || s.Line && !strings.HasPrefix(path.Clean(s.To), "/tmp/") || memory
+			w.own = w.own || s.Line && !strings.HasPrefix(path.Clean(s.To), "/tmp/") || shell.IsMemoryFile(s.To)
 		}
 		return w
 	}
@@ -164,7 +185,7 @@ func writesOf(tool string, args map[string]any) (w writes) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if file, ok := args[name].(string); ok && slices.Contains(pathArguments, plainArgument(name)) {
-			w.files, w.only = append(w.files, file), true
+			w.files, w.only, w.argument = append(w.files, file), true, name
 		}
 	}
 	return w
@@ -178,3 +199,12 @@ var (
 
 // plainArgument returns the name of an argument in the form of pathArguments.
 func plainArgument(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "") }
+
+// ReadsMessages reports whether Relate compares a call with the user's messages, and not only with their words.
+func ReadsMessages(tool string, args map[string]any, loads []string) bool {
+	if _, ok := args["command"].(string); ok || len(loads) > 0 {
+		return true
+	}
+	w := writesOf(tool, args)
+	return slices.ContainsFunc(w.files, Loaded)
+}

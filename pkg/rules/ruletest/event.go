@@ -191,7 +191,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 	switch b := body.(type) {
 	case *streams.MemoryEntry:
 		if file, ok := strings.CutPrefix(b.Key, streams.FileKey); ok {
-			b.Asked = said.AsksToChange([]string{file})
+			b.Asked = said.AsksToChange([]intent.File{{Path: file, Loaded: true}})
 		}
 	case *streams.ObservationEntry:
 		if b.Origin == beliefs.OriginUser {
@@ -214,7 +214,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 		if streams.Unmarshal(b.Args, &args) != nil {
 			args = nil
 		}
-		b.Intent = policy.Relate(said, b.Tool, args, b.Features.Carriers)
+		b.Intent = policy.Relate(said, b.Tool, args, b.Features.Carriers, b.Loads...)
 		said.Look(said.Looks(b.Tool, args, tl.read[at]))
 		tl.calls[at+"\x00"+b.Tool] = called{said.Named("", args), said.HandsOver(b.Tool, "", args)}
 	}

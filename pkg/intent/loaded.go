@@ -1,0 +1,593 @@
+package intent
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/text"
+)
+
+// File is a file that a call writes. Loaded says that agents or programs load it by themselves, as they load CLAUDE.md
+// and .bashrc. The path of such a file is relative to the project's folder if the file is in this folder and the folder
+// is known.
+type File struct {
+	Path   string
+	Loaded bool
+}
+
+// verb is a verb with which people ask for a change of a file. Each field says how the file is named after it.
+type verb struct {
+	direct bool // "update CLAUDE.md"
+	into   bool // "add a line to CLAUDE.md"
+	in     bool // "document the build in CLAUDE.md", without a word for a part of a text before "in"
+	from   bool // "remove a line from CLAUDE.md"
+	carry  bool // "copy CLAUDE.md to AGENTS.md"
+}
+
+var changeVerbs = func() map[string]verb {
+	all := make(map[string]verb)
+	for _, x := range []struct {
+		words string
+		has   verb
+	}{
+		{"update edit change modify fix correct adjust extend improve shorten simplify reword rewrite revise tidy clean " +
+			"format reformat trim expand amend refresh rework restructure condense translate adapt complete finish",
+			verb{direct: true}},
+		{"write create draft", verb{direct: true, into: true}},
+		{"make generate", verb{direct: true}},
+		{"add append insert put paste include merge", verb{into: true}},
+		{"note record document save store remember memorize memorise mention state list describe explain",
+			verb{into: true, in: true}},
+		{"remove delete strip cut", verb{from: true}},
+		{"copy duplicate", verb{into: true, carry: true}},
+		{"move", verb{into: true, from: true, carry: true}},
+		{"rename", verb{carry: true}},
+	} {
+		for w := range strings.FieldsSeq(x.words) {
+			all[w] = x.has
+		}
+	}
+	return all
+}()
+
+var (
+	// partsOfText are words for parts of a text: "fix the typo in CLAUDE.md".
+	partsOfText = text.Set(`line lines section sections note notes entry entries rule rules paragraph paragraphs sentence
+		sentences bullet bullets point points item items hint hints reminder comment comments heading headings headline
+		title chapter list table example examples typo typos spelling grammar wording word words mistake mistakes text
+		link links command commands instruction instructions part parts description step steps job jobs workflow setting
+		settings option options hook hooks key value version trigger permission permissions formatting`)
+	// complemented are words after which "to" or "in" begins a complement: "a link to", "described in". Words with the
+	// ending -ed count too.
+	complemented = text.Set(`according due respect regard regards reference references link links pointer pointers symlink
+		similar relative equal relevant response reply answer addition contrast contrary access next close closer
+		adjacent prior up change changes edit edits update updates attention path paths adhere conform stick thanks
+		analogous exception exceptions subject alternative equivalent redirect import imports refer refers referring
+		pointing as like than is are was were be said says say given shown found written laid set means mean stands
+		what's whats`)
+	// locators are words between a preposition and a file's name: "to the end of our file CLAUDE.md".
+	locators = text.Set(`a an the our my your this file project project's projects repo repo's repository's root existing
+		new end top bottom beginning start of main`)
+	relations = text.Set("for on about of with to from by at as per following using matching covering in into")
+	saying    = text.Set("say note mention state explain tell remind describe document record include reflect")
+	// follows are words that may follow the name of a file in a request.
+	follows = text.Set(`with so and for about on as please too now again accordingly because since at by using
+		regarding also then to based`)
+	// contents are words with which the text begins that the user wants to have in the file.
+	contents = text.Set("that saying says how what why where which")
+	// retracts are words of a text for a file that may be said to the agent instead.
+	retracts = text.Set(`wait actually nevermind mind scratch cancel forget abort thought thoughts oops sorry later
+		tomorrow kidding joking`)
+	spans   = text.Set("hour hours minute minutes week weeks")
+	besides = text.Set("but though although however unless except only")
+	// callers are words with which a message begins that name the agent.
+	callers = text.Set("hi hello hey claude codex gemini cursor agent lets let's")
+	// inert are imperatives of messages that take nothing back.
+	inert = text.Set("continue commit push run test build lint")
+)
+
+// asksForLoaded reports whether the user asked for a change of a file that agents or programs load by themselves. The
+// reading is as strict as that of AsksForCommand: the latest message counts, and one before it if the later ones only
+// agree or go on. A sentence must begin with a verb of changing, and the file must be its object. A negation, a
+// deferral or a condition anywhere outside the text for the file, and a sentence that is not understood after the
+// request, take the request back.
+func (s *Said) asksForLoaded(file string) bool {
+	for i := len(s.Texts) - 1; i >= max(0, len(s.Texts)-maxOrders); i-- {
+		paths, inert := changedPaths(s.Texts[i])
+		if slices.ContainsFunc(paths, func(p string) bool { return samePath(p, file) }) {
+			return true
+		}
+		if !inert {
+			return false
+		}
+	}
+	return false
+}
+
+// samePath reports whether a path in the user's words is that of a file. A name without a folder is that of a file in
+// the project's folder. An absolute path of a file means that this folder is not known, or that the file is outside of
+// it; then the end of the path is compared.
+func samePath(said, file string) bool {
+	said = strings.ToLower(path.Clean(strings.ReplaceAll(said, `\`, "/")))
+	file = strings.ToLower(path.Clean(strings.ReplaceAll(file, `\`, "/")))
+	if said == file {
+		return true
+	}
+	if rest, ok := strings.CutPrefix(said, "~/"); ok {
+		parts := strings.SplitN(file, "/", 4) // /home/ana/…, /Users/ana/… or /root/…
+		return len(parts) == 4 && parts[0] == "" && (parts[1] == "home" || parts[1] == "users") && parts[3] == rest || file == "/root/"+rest
+	}
+	return path.IsAbs(file) && !path.IsAbs(said) && !strings.HasPrefix(said, "..") && strings.HasSuffix(file, "/"+said)
+}
+
+// changedPaths returns the paths of the files that a message asks to change. inert is set if the message neither asks
+// for another change nor takes anything back.
+func changedPaths(said string) (paths []string, inert bool) {
+	rows := strings.FieldsFunc(said, func(r rune) bool { return strings.ContainsRune("\r\n\u2028\u2029", r) })
+	rows = slices.DeleteFunc(rows, func(row string) bool { return strings.TrimSpace(row) == "" })
+	if len(said) > maxRequest {
+		return nil, false
+	}
+	if len(rows) == 1 {
+		if note, ok := strings.CutPrefix(strings.TrimSpace(said), "# "); ok { // the sign with which Claude Code adds a memory
+			return []string{"CLAUDE.md"}[:btoi(plainContent(strings.Fields(note)))], false
+		}
+	}
+	inert, list := true, false
+	for n, row := range rows {
+		if list && strings.ContainsAny(strings.TrimSpace(row)[:1], "-*+0123456789") {
+			if !plainContent(strings.Fields(row)) {
+				return nil, false
+			}
+			continue
+		}
+		list = false
+		words, ok := tokens(row)
+		if !ok {
+			return nil, false
+		}
+		for from := 0; from < len(words); {
+			to := from + 1
+			for to < len(words) && !strings.ContainsAny(words[to-1][len(words[to-1])-1:], ".;!?") {
+				to++
+			}
+			c := change{raw: words[from:to]}
+			is := c.read()
+			// A colon gives the rest of the row to the file, and the list that follows.
+			if c.colon {
+				c.content, to, list = append(slices.Clip(c.content), words[to:]...), len(words), true
+			}
+			if is == cited || HoldsBack(strings.Join(c.outside(), " ")) || !plainContent(c.content) ||
+				is == unclear && (len(paths) > 0 || to-from < leastRemark || n+1 < len(rows)) {
+				return nil, false
+			}
+			paths, inert = append(paths, c.paths...), inert && is == understoodAll && !c.changes
+			from = to
+		}
+	}
+	return paths, inert
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// plainContent reports whether the text that the user wants to have in a file has no words that may take the request
+// back.
+func plainContent(words []string) bool {
+	first := false
+	for i, w := range words {
+		w = strings.Trim(plainWord(w), apostrophes+"\"`*()-")
+		if retracts[w] || besides[w] && HoldsBack(strings.Join(words[i+1:], " ")) {
+			return false
+		}
+		first = first || w == "i" || w == "me" || w == "my" || strings.HasPrefix(w, "i'") || strings.HasPrefix(w, "i’")
+	}
+	return !first || !HoldsBack(strings.Join(words, " "))
+}
+
+// Words in the place of a quotation, and of a part of a row that is not understood.
+const (
+	quoted = "\x00"
+	opaque = "\x01"
+)
+
+// tokens returns the words of a row. A quotation is one word: the path in it, or quoted. A sign or bracket that is not
+// understood is opaque. ok is false if the row quotes somebody else as a whole.
+func tokens(row string) (words []string, ok bool) {
+	row = strings.TrimSpace(row)
+	if strings.HasPrefix(row, ">") || strings.HasPrefix(row, "```") || strings.HasPrefix(row, "|") {
+		return nil, false
+	}
+	for row != "" {
+		if open, size, closing := quotation(row); closing != "" {
+			end := strings.Index(row[size:], closing)
+			word := opaque
+			rest := ""
+			if end >= 0 {
+				inner := row[size : size+end]
+				rest = row[size+end+len(closing):]
+				word = quoted
+				if _, is := fileName(inner); is && !strings.ContainsAny(inner, " \t") && open != "(" {
+					word = inner
+				} else if open == "(" && HoldsBack(inner) {
+					word = opaque
+				}
+			}
+			n := strings.IndexAny(rest, " \t")
+			if n < 0 {
+				n = len(rest)
+			}
+			if open == "(" && word == quoted && len(words) > 0 { // an aside
+				words[len(words)-1] += rest[:n]
+			} else {
+				words = append(words, word+rest[:n])
+			}
+			row = strings.TrimSpace(rest[n:])
+			continue
+		}
+		n := strings.IndexAny(row, " \t")
+		if n < 0 {
+			n = len(row)
+		}
+		w := row[:n]
+		if strings.ContainsAny(w, "\"“”„«»‹›()[]{}<>|*`–—\x00\x01") || w[0] == '-' || w[0] == '#' {
+			w = opaque + w[len(strings.TrimRight(w, ".,;:!?")):]
+		}
+		words, row = append(words, w), strings.TrimSpace(row[n:])
+	}
+	return words, true
+}
+
+// quotation returns the sign with which a text begins, its length, and the sign that ends the quotation. The last is
+// empty if the text begins with no quotation.
+func quotation(s string) (open string, size int, closing string) {
+	for _, q := range []string{"\"\"", "“”", "„“", "«»", "‘’", "''", "``", "()"} {
+		r := []rune(q)
+		if strings.HasPrefix(s, string(r[0])) {
+			return string(r[0]), len(string(r[0])), string(r[1])
+		}
+	}
+	return "", 0, ""
+}
+
+// fileName returns the path in a word, if the word looks like one. A name needs an ending or a folder.
+func fileName(raw string) (file string, ok bool) {
+	w := strings.TrimPrefix(strings.TrimRight(raw, ".,;:!?"), "@")
+	if w == "" || strings.Contains(w, "://") || strings.ContainsAny(w, "\x00\x01") {
+		return "", false
+	}
+	end := strings.TrimLeft(path.Ext(path.Base(w)), ".")
+	return w, end != "" && strings.Trim(end, "0123456789") != "" || strings.Contains(w, "/") && len(w) > 1
+}
+
+// change is a sentence that may ask for a change of a file.
+type change struct {
+	raw, low []string
+	paths    []string
+	content  []string // the words of the text for a file
+	cut      int      // the index in raw at which content begins, or 0
+	colon    bool     // the content begins after a colon
+	changes  bool     // the sentence asks for something that may change files
+}
+
+// outside returns the words of the sentence that are not of the text for a file. In "the hours", hours are a thing.
+func (c *change) outside() (words []string) {
+	for i, w := range c.raw {
+		switch {
+		case c.cut > 0 && i >= c.cut:
+			return words
+		case i > 0 && (c.low[i-1] == "the" || c.low[i-1] == "our") && spans[c.low[i]]:
+		default:
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+// read finds the files in the sentence, and says how much of it is understood. All parts must begin with an imperative.
+func (c *change) read() sense {
+	for _, w := range c.raw {
+		c.low = append(c.low, plainWord(w))
+	}
+	low, i := c.low, 0
+	for i < len(low) && (openers[low[i]] || callers[low[i]]) {
+		i++
+	}
+	invited := i+1 < len(low) && (low[i] == "can" || low[i] == "could" || low[i] == "would") && low[i+1] == "you"
+	if invited {
+		i += 2
+		for i < len(low) && openers[low[i]] {
+			i++
+		}
+	}
+	if !invited && i < len(low) && !c.begins(i) && remarks[low[i]] { // "great, now add …"
+		for i < len(low) && !(c.begins(i) && (openers[low[i-1]] || strings.HasSuffix(c.raw[i-1], ","))) {
+			if !remarks[low[i]] && !openers[low[i]] && !tails[low[i]] && !remarked[low[i]] {
+				return c.other()
+			}
+			i++
+		}
+	}
+	switch {
+	case i == len(low):
+		return understoodAll
+	case !c.begins(i):
+		return c.other()
+	case strings.HasSuffix(c.raw[len(c.raw)-1], "?") && !invited:
+		return cited
+	}
+	for i < len(low) {
+		from := i + 1
+		for i++; i < len(low) && !(c.begins(i) && (openers[low[i-1]] || strings.HasSuffix(c.raw[i-1], ","))); i++ {
+		}
+		if c.changes = c.changes || !inert[low[from-1]]; c.asks(low[from-1], from, i) {
+			if c.cut > 0 {
+				c.content = c.raw[c.cut:]
+				return understoodAll
+			}
+			continue
+		}
+		part := low[from:i]
+		if slices.ContainsFunc(part, func(w string) bool { return cites[w] || strings.ContainsAny(w, "\x01") }) {
+			return cited
+		}
+		for j := from; j < i; j++ {
+			if texts[low[j]] && (low[j-1] == "this" || low[j-1] == "these") || strings.HasSuffix(c.raw[j], ":") {
+				return cited
+			}
+		}
+		if slices.ContainsFunc(part, func(w string) bool { return clauses[w] || w == "to" && !toward[low[from-1]] }) {
+			break // a verb after it may be no imperative
+		}
+	}
+	return understoodAll
+}
+
+// other returns how much of a sentence is understood that begins with no imperative.
+func (c *change) other() sense {
+	for i, w := range c.low {
+		if cites[w] || strings.HasSuffix(c.raw[i], ":") || strings.Contains(w, opaque) ||
+			i > 0 && texts[w] && (c.low[i-1] == "this" || c.low[i-1] == "these") {
+			return cited
+		}
+	}
+	if strings.HasSuffix(c.raw[len(c.raw)-1], "?") {
+		return cited
+	}
+	return unclear
+}
+
+// begins reports whether an imperative is at an index.
+func (c *change) begins(i int) bool {
+	_, ok := changeVerbs[c.low[i]]
+	return ok || imperatives[c.low[i]]
+}
+
+// asks reports whether a part of the sentence asks for a change of a file. The part is from the word after its verb up
+// to another part. It sets paths, and cut if a text for the file follows.
+func (c *change) asks(word string, from, to int) bool {
+	v, ok := changeVerbs[word]
+	if !ok {
+		return false
+	}
+	at := from
+	for at < to && locators[c.low[at]] {
+		at++
+	}
+	if files, next := c.files(at, to); len(files) > 0 {
+		made := word == "add" && at > from && (c.low[from] == "a" || c.low[from] == "an")
+		switch {
+		case v.carry:
+			return c.carries(files, next, to, word == "move" || word == "rename")
+		case v.direct || made:
+			return c.follows(files, next, to, v.direct)
+		}
+	}
+	for at = from; at < to; at++ {
+		first := at + 1
+		for first < to && locators[c.low[first]] {
+			first++
+		}
+		files, next := c.files(first, to)
+		if len(files) == 0 || !c.object(v, c.low[at], from, at) {
+			continue
+		}
+		if v.from && v.carry && c.low[at] == "from" && next < to && (c.low[next] == "to" || c.low[next] == "into") {
+			more, end := c.files(next+1, to)
+			files, next = append(files, more...), max(end, next)
+		}
+		if c.follows(files, next, to, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// object reports whether the words between a verb and a preposition at the index at are an object that fits.
+func (c *change) object(v verb, prep string, from, at int) bool {
+	object := c.low[from:at]
+	for i, w := range object {
+		how := w == "how" && i+1 < len(object) && object[i+1] == "to" || w == "to" && i > 0 && object[i-1] == "how"
+		place := w == "to" && i+1 < len(object) && (nouns[object[i+1]] || strings.Contains(object[i+1], "/"))
+		over := w == "that" && i > 0 && slices.Contains([]string{"on", "about", "for", "of"}, object[i-1])
+		if !how && !over && (clauses[w] || w == "to" && !place) || strings.Contains(w, opaque) {
+			return false
+		}
+	}
+	if len(object) > 0 {
+		last := object[len(object)-1]
+		if complemented[last] || len(last) > 4 && strings.HasSuffix(last, "ed") {
+			return false
+		}
+	}
+	short := len(object) == 0 || len(object) == 1 && slices.Contains([]string{"down", "it", "this", "these", "them",
+		"that", quoted}, object[0])
+	switch prep {
+	case "to", "into", "onto":
+		return v.into
+	case "at":
+		return v.into && (c.low[at+1] == "the" || c.low[at+1] == "end" || c.low[at+1] == "top")
+	case "in", "inside", "within":
+		return v.in || v.into && short || c.part(from, at)
+	case "of":
+		return (v.direct || v.from) && c.part(from, at)
+	case "from":
+		return v.from && len(object) > 0
+	}
+	return false
+}
+
+// part reports whether the words of an object name a part of a text, before any preposition.
+func (c *change) part(from, at int) bool {
+	for i := from; i < min(at, from+5); i++ {
+		switch {
+		case partsOfText[c.low[i]]:
+			return true
+		case relations[c.low[i]], strings.HasSuffix(c.raw[i], ","):
+			return false
+		}
+	}
+	return false
+}
+
+// files returns the files whose names begin at an index, as in "CLAUDE.md, AGENTS.md and our GEMINI.md", and the index
+// after them. A name with 's is followed by a part of the file's text.
+func (c *change) files(at, to int) (files []string, next int) {
+	for at < to {
+		raw, own := strings.CutSuffix(strings.ReplaceAll(c.raw[at], "’", "'"), "'s")
+		file, ok := fileName(raw)
+		if !ok || own && !c.part(at+1, min(to, at+5)) {
+			break
+		}
+		files = append(files, file)
+		if at++; own {
+			for at < to && !partsOfText[c.low[at]] {
+				at++
+			}
+			at++
+		}
+		next = at
+		if strings.HasSuffix(raw, ":") {
+			break
+		}
+		for at < to && (c.low[at] == "and" || c.low[at] == "file" || locators[c.low[at]]) {
+			at++
+		}
+	}
+	return files, next
+}
+
+// carries adds the place to which a request copies or moves files. gone is set if the files are moved.
+func (c *change) carries(files []string, at, to int, gone bool) bool {
+	if at >= to || !slices.Contains([]string{"to", "into", "in", "as"}, c.low[at]) {
+		return false
+	}
+	folder := false
+	for at++; at < to && (locators[c.low[at]] || c.low[at] == "folder" || c.low[at] == "directory"); at++ {
+		folder = folder || c.low[at] == "folder" || c.low[at] == "directory"
+	}
+	if at >= to {
+		return false
+	}
+	name, is := fileName(c.raw[at])
+	if name == "" || !is && !folder && !(at+1 < to && (c.low[at+1] == "folder" || c.low[at+1] == "directory")) {
+		return false
+	}
+	if folder || !strings.Contains(path.Base(name), ".") {
+		for _, file := range files {
+			c.paths = append(c.paths, path.Join(name, path.Base(file)))
+		}
+	} else {
+		c.paths = append(c.paths, name)
+	}
+	if gone {
+		c.paths = append(c.paths, files...)
+	}
+	return true
+}
+
+// follows reports whether the words after the names of files are understood. It adds the paths of the files, and finds
+// the text for them. direct is set if the files are the direct object of the verb.
+func (c *change) follows(files []string, at, to int, direct bool) bool {
+	last := c.raw[at-1]
+	if strings.HasSuffix(last, ":") {
+		c.paths, c.cut, c.colon = append(c.paths, files...), at, true
+		return true
+	}
+	for at < to && c.low[at] == "file" {
+		at++
+	}
+	dir := ""
+	if at < to && slices.Contains([]string{"in", "of", "under", "inside"}, c.low[at]) {
+		var ok bool
+		if dir, at, ok = c.folder(at+1, to); !ok {
+			return false
+		}
+	}
+	if at < to && !strings.HasSuffix(last, ",") {
+		w := c.low[at]
+		next := ""
+		if at+1 < to {
+			next = c.low[at+1]
+		}
+		_, file := fileName(next)
+		switch {
+		case contents[w]:
+		case !follows[w], w == "to" && (file || !direct && !saying[next] || next == "the" || next == "our" || next == "my"):
+			return false
+		}
+	}
+	for i := at; i < len(c.low) && c.cut == 0; i++ {
+		if contents[c.low[i]] {
+			c.cut = i
+		} else if strings.HasSuffix(c.raw[i], ":") {
+			c.cut, c.colon = i+1, true
+		}
+	}
+	end := to
+	if c.cut > 0 {
+		end = min(end, c.cut)
+	}
+	if strings.Contains(strings.Join(c.low[at:max(at, end)], " "), opaque) {
+		c.cut, c.colon = 0, false
+		return false
+	}
+	for _, file := range files {
+		c.paths = append(c.paths, path.Join(dir, file))
+	}
+	return true
+}
+
+// folder reads the place of a file after "in": a folder, the root of the project, or a section of the file.
+func (c *change) folder(at, to int) (dir string, next int, ok bool) {
+	named := false
+	for at < to && (c.low[at] == "the" || c.low[at] == "our" || c.low[at] == "my" || c.low[at] == "folder" ||
+		c.low[at] == "directory") {
+		named = named || c.low[at] == "folder" || c.low[at] == "directory"
+		at++
+	}
+	if at >= to {
+		return "", at, false
+	}
+	w := c.low[at]
+	name := strings.Trim(strings.TrimRight(c.raw[at], ".,;:!?"), "/")
+	after := at+1 < to && (c.low[at+1] == "folder" || c.low[at+1] == "directory")
+	switch {
+	case w == "root" || w == "project" || w == "repo" || w == "repository":
+		for at < to && (c.low[at] == w || c.low[at] == "of" || c.low[at] == "the" || c.low[at] == "project" ||
+			c.low[at] == "repo" || c.low[at] == "repository" || c.low[at] == "folder" || c.low[at] == "directory") {
+			at++
+		}
+		return "", at, true
+	case c.part(at, min(to, at+3)):
+		return "", to, true
+	case (named || after || strings.Contains(w, "/")) && !strings.ContainsAny(name, "\x00\x01 "):
+		return name, at + 1 + btoi(after), true
+	}
+	return "", at, false
+}
