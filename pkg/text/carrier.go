@@ -13,14 +13,14 @@ const (
 	Email   Kind = "email"   // lower case
 	URL     Kind = "url"     // scheme and host in lower case, without default port and fragment
 	Host    Kind = "host"    // lower case, no trailing dot; the host of an e-mail address or URL is a carrier too
-	IP      Kind = "ip"      // as netip prints it; also read from a URL that writes it as one number or in octal or hex
+	IP      Kind = "ip"      // as netip prints it; in a URL also found if it is one number, octal or hexadecimal
 	IBAN    Kind = "iban"    // upper case, no spaces; the checksum is verified
-	Card    Kind = "card"    // payment card with a valid Luhn digit: first six and last four digits, and a digest
+	Card    Kind = "card"    // first six and last four digits, and a digest, of a payment card with a valid Luhn digit
 	Phone   Kind = "phone"   // + and digits
 	Path    Kind = "path"    // file path, case kept, dots resolved
 	HexKey  Kind = "hexkey"  // a key or digest: 32, 40, 64 or 128 hex digits in lower case
-	Secret  Kind = "secret"  // API key, JWT, private key of a known form: its first characters and a digest
-	Opaque  Kind = "opaque"  // 20 or more mixed letters and digits: an identifier, perhaps a key
+	Secret  Kind = "secret"  // first characters and a digest of an API key, JWT or private key of a known form
+	Opaque  Kind = "opaque"  // an identifier, perhaps a key: 20 or more letters and digits, mixed
 	Handle  Kind = "handle"  // @name in lower case
 	Command Kind = "command" // shell command line, white space collapsed
 	Number  Kind = "number"  // eight digits or more, no separators
@@ -36,8 +36,8 @@ type Carrier struct {
 	Via string `json:"w,omitempty"`
 }
 
-// Limits on the carriers of one content. With maxPerKind, many carriers of one kind cannot displace
-// those of other kinds.
+// Limits on the carriers of one content. Because of maxPerKind, many carriers of one kind cannot displace those of
+// other kinds.
 const (
 	maxCarriers = 128
 	maxPerKind  = 32
@@ -102,8 +102,9 @@ func (cs *carrierSet) list() []Carrier {
 	return append([]Carrier(nil), cs.found...)
 }
 
-// masked returns a canonical form for a value that must not be repeated in alerts and indexes.
-// Equal values have equal forms. The form does not protect values that an attacker can enumerate.
+// masked returns a canonical form of a secret value that must not appear in alerts and indexes: its first and last
+// characters and a digest. Equal values have equal forms. The form does not protect a value that an attacker can find
+// by trying all possible values.
 func masked(value string, first, last int) string {
 	return value[:first] + "…" + value[len(value)-last:] + "#" + shortDigest(value)
 }

@@ -28,9 +28,9 @@ func (sc *scanner) at(tok string) {
 	}
 }
 
-// named adds an address. If the address contains look-alike characters, it also adds the ASCII
-// address that it could be mistaken for. The address itself comes first, because a host that looks
-// like a known one is a different host.
+// named adds an e-mail address or a host. If the address contains look-alike characters, it also adds the ASCII address
+// that it could be mistaken for. It adds the address itself first, because a host that looks like a known one is a
+// different host.
 func (sc *scanner) named(kind Kind, value string) {
 	sc.keep(kind, value)
 	for i := range len(value) {
@@ -76,8 +76,8 @@ func isDomain(s string) bool {
 	return dots > 0 && label >= 2 && (letters || strings.HasPrefix(s[strings.LastIndexByte(s, '.')+1:], "xn--"))
 }
 
-// url reads the URL that begins at start and whose scheme has n bytes, and returns its end. A URL
-// may contain bytes that end other tokens.
+// url reads the URL that begins at start and whose scheme has n bytes, and returns its end. A URL may contain bytes at
+// which any other token would end.
 func (sc *scanner) url(start, n int) int {
 	s := sc.s
 	scheme := strings.ToLower(s[start : start+n])
@@ -135,7 +135,7 @@ func (sc *scanner) url(start, n int) int {
 	return end
 }
 
-// insideURL looks for secrets and encoded parts in a URL, from its authority at byte i to its end.
+// insideURL looks for secrets and encoded parts in a URL, from byte i, where the authority begins, to end.
 func (sc *scanner) insideURL(i, end int) {
 	body := sc.s[i:end]
 	sc.secretsWithin(body, i)
@@ -167,7 +167,8 @@ func (sc *scanner) insideURL(i, end int) {
 		if _, found := sc.encodedRun(start, i); found {
 			continue
 		}
-		// A slash may be a character of base64, or the separator of a path.
+		// A slash may be a character of base64, or the separator of a path. So the run is also read part by part
+		// between slashes.
 		for part := start; part < i; {
 			to := part
 			for to < i && sc.s[to] != '/' {
@@ -276,8 +277,8 @@ func (sc *scanner) dotted(tok string) {
 	}
 }
 
-// nextSentence reports whether a label is the first word of the next sentence, after a full stop
-// without a space.
+// nextSentence reports whether the last label of a dotted token is the first word of a new sentence. That happens if
+// the writer left out the space after a full stop: "see the file.Then go on".
 func nextSentence(label string) bool {
 	return tokenClass[label[0]] == inUpper && tokenClass[label[1]] == inLower
 }
@@ -314,7 +315,7 @@ func (sc *scanner) path(tok string) {
 		return
 	}
 	if !anchored {
-		// "and/or", "3/4": a relative path must end in a file name.
+		// A relative path must end in a file name. So "and/or" and "3/4" are not paths.
 		base := tok[strings.LastIndexByte(tok, '/')+1:]
 		dot := strings.LastIndexByte(base, '.')
 		if len(base) == len(tok) || dot < 0 || !fileEndings[strings.ToLower(base[dot+1:])] {
@@ -346,9 +347,8 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// topLevels are the top-level domains with more than two letters that are recognized in a name
-// without a scheme. Every top-level domain of two letters is recognized, except those in
-// fileEndings.
+// topLevels are the top-level domains with more than two letters by which a host without a scheme is recognized. In
+// addition, every top-level domain of two letters counts, except those in fileEndings.
 var topLevels = set(`
 com org net edu gov mil int info biz name pro aero coop museum arpa onion local internal localhost test example invalid
 lan corp app dev page cloud online site website store shop tech space xyz top club live life world today news blog wiki
@@ -358,8 +358,8 @@ monster quest rest bar fun win bid loan download stream host hosting press revie
 academy art design photo video studio games bet casino poker health care clinic school university institute foundation
 ngo google amazon apple microsoft`)
 
-// fileEndings are endings that make a bare name a file name. Some are top-level domains of
-// countries too. Such names count as hosts only in a URL.
+// fileEndings are endings that make a name without a scheme a file name. Some of them are also top-level domains of
+// countries. A name with such an ending counts as a host only in a URL.
 var fileEndings = set(`
 txt md rst csv tsv json jsonl yaml yml toml ini cfg conf env log xml html htm css js mjs ts tsx jsx py ipynb go rs rb
 php pl lua java kt c h cc cpp hpp cs swift sh bash zsh ps1 bat cmd exe dll so dylib bin jar war apk deb rpm msi pkg dmg

@@ -2,8 +2,8 @@ package text
 
 import "strings"
 
-// verbs are shell commands. The value lists the words of which one must follow, because some verbs
-// are also English words or names. "-" stands for an option, a path, a URL or a variable.
+// verbs are shell commands. The value lists words of which one must follow the command, because some commands are also
+// English words or names. "-" in the list matches an option, a path, a URL or a variable.
 var verbs = map[string]string{
 	"curl": "-", "wget": "-", "fetch": "-", "nc": "-", "ncat": "-", "socat": "-", "ssh": "-", "scp": "-", "sftp": "-",
 	"rsync": "-",
@@ -28,8 +28,8 @@ var verbs = map[string]string{
 	"helm": "- install upgrade",
 }
 
-// verbShapes has, for each first letter, the set of lengths of the verbs. It is a fast check before
-// the map lookup.
+// verbShapes has, for each first letter, the lengths of the verbs as a set of bits. It is a fast check before the
+// lookup in the map verbs.
 var verbShapes = func() (t [256]uint16) {
 	for v := range verbs {
 		t[v[0]] |= 1 << len(v)
@@ -43,8 +43,8 @@ func maybeVerb(first byte, length int) bool {
 
 const maxCommand = 200 // bytes
 
-// command reads a shell command whose verb is s[start:end]. It returns the end of the verb, so that
-// the arguments are searched for carriers too, or 0 if there is no command.
+// command reads a shell command whose verb is s[start:end]. If there is a command, it returns the end of the verb, so
+// that the scanner searches the arguments for carriers too. Otherwise it returns 0.
 func (sc *scanner) command(start, end int) int {
 	follows, ok := verbs[sc.s[start:end]]
 	if !ok || end == len(sc.s) || sc.s[end] != ' ' {
@@ -83,13 +83,12 @@ func argument(word, follows string) bool {
 	return false
 }
 
-// proseAfter are words that end a command inside a sentence.
+// proseAfter are words after which the text is no longer a command but the rest of an English sentence.
 var proseAfter = set("and then to in for with the after before so it this that which when which will as " +
 	"because please or")
 
-// untilProse cuts a command where the surrounding sentence continues: at the closing quote if the
-// command is quoted, at the end of a sentence, or at a word outside quotes that is not an argument of a
-// command.
+// untilProse cuts a command at the place where the surrounding sentence continues. This is the closing quote if the
+// command is quoted, the end of a sentence, or a word outside quotes that is not an argument of a command.
 func untilProse(line string, quoted byte) string {
 	var quote byte
 	for i := 0; i < len(line); i++ {

@@ -12,7 +12,7 @@ func init() {
 	register(Crypto, Traits{Distinctive: true, ReachesOut: true, Pushed: true, Party: true}, 26, crypto)
 }
 
-// crypto reads an address of Ethereum, Bitcoin or Litecoin.
+// crypto returns the canonical form of a token that is an address of Ethereum, Bitcoin or Litecoin.
 func crypto(tok string) (string, bool) {
 	tok = strings.Trim(tok, ".:-+")
 	n := len(tok)
@@ -29,7 +29,7 @@ func crypto(tok string) (string, bool) {
 
 const bech32Alphabet = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 
-// bech32 verifies a segwit address (BIP 173 or BIP 350).
+// bech32 reports whether the checksum of a segwit address is right (BIP 173 or BIP 350).
 func bech32(tok string) bool {
 	tok = strings.ToLower(tok)
 	sep := strings.LastIndexByte(tok, '1')
@@ -65,8 +65,8 @@ func bech32(tok string) bool {
 
 const base58Alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// base58Check verifies an address of 25 bytes. Its last four bytes are the double SHA-256 of the
-// others.
+// base58Check reports whether the checksum of an address of 25 bytes is right. The last four bytes are the checksum:
+// the first bytes of the double SHA-256 of the other bytes.
 func base58Check(tok string) bool {
 	var raw [25]byte
 	for i := range len(tok) {

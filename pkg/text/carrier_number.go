@@ -131,7 +131,7 @@ func (sc *scanner) card(g digitGroups) (int, bool) {
 			break
 		}
 		if i > 0 && g.ends[0] != 4 {
-			break // cards have groups of four digits, or groups of 4, 6 and 5
+			break // the groups of a card have four digits each, or 4, 6 and 5
 		}
 		if n >= 13 && n <= 19 && cardPrefix(g.digits[:n]) && luhn(g.digits[:n]) {
 			sc.keep(Card, masked(string(g.digits[:n]), 6, 4))
@@ -175,8 +175,8 @@ func luhn(d []byte) bool {
 	return sum%10 == 0
 }
 
-// phone accepts international numbers and the North American grouping. Other national formats could
-// be dates, versions or amounts.
+// phone recognizes international numbers and the grouping of North America. It ignores other national formats, because
+// such a number could be a date, a version or an amount.
 func (sc *scanner) phone(g digitGroups) (int, bool) {
 	groups := func(sizes ...int) int { // returns the index of the last group, or -1
 		if len(g.ends) < len(sizes) {
@@ -229,8 +229,8 @@ func (sc *scanner) phone(g digitGroups) (int, bool) {
 
 const minNumber = 8
 
-// longNumber accepts one run of digits, or runs that hyphens join, unless it is a date or a decimal
-// fraction.
+// longNumber recognizes one run of digits, or several runs that are joined by hyphens. A date or a decimal fraction is
+// not a long number.
 func (sc *scanner) longNumber(start int, g digitGroups) int {
 	last := 0
 	for last < len(g.seps) && g.seps[last] == '-' && last+1 < len(g.ends) {

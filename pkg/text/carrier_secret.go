@@ -29,8 +29,8 @@ var secretShapes = []secretShape{
 	{"sq0atp-", 24, 64}, {"AGE-SECRET-KEY-", 60, 90}, {"eyJ", 36, 4096},
 }
 
-// secretStart marks the first bytes of all prefixes, so that most other tokens need one lookup
-// only.
+// secretStart marks the bytes with which a prefix in secretShapes begins. A token that begins with another byte needs
+// no further check.
 var secretStart = func() (t [256]bool) {
 	for _, s := range secretShapes {
 		t[s.prefix[0]] = true
@@ -38,7 +38,7 @@ var secretStart = func() (t [256]bool) {
 	return t
 }()
 
-// secret reads an API key, a JSON Web Token or the header of a private key.
+// secret reads an API key, a JSON Web Token, or a private key that begins with a PEM header.
 func (sc *scanner) secret(tok string, start int) bool {
 	if strings.HasPrefix(tok, "-----BEGIN") {
 		return sc.pem(start)
@@ -60,7 +60,7 @@ func (sc *scanner) secret(tok string, start int) bool {
 	return false
 }
 
-// pem reads a private key in PEM form. The carrier's value covers the whole body.
+// pem reads a private key in PEM form. The carrier's value has a digest of the whole body.
 func (sc *scanner) pem(start int) bool {
 	const limit = 16 << 10
 	s := sc.s[start:min(len(sc.s), start+limit)]
@@ -81,8 +81,8 @@ func (sc *scanner) pem(start int) bool {
 	return true
 }
 
-// beforePEM returns the part of a private key's body before the header of the next private key. So a text of many
-// headers is not read once for each of them.
+// beforePEM returns the part of a private key's body before the header of the next private key. Therefore the time for
+// a text with many headers stays linear.
 func beforePEM(body string) string {
 	for at := 0; ; {
 		i := strings.Index(body[at:], "-----BEGIN")
@@ -100,10 +100,10 @@ func beforePEM(body string) string {
 // spaces replaces the characters that stand for a space in a URL.
 var spaces = strings.NewReplacer("+", " ", "_", " ", "%20", " ")
 
-// secretsWithin keeps the API keys and JSON Web Tokens that begin inside s: in a URL, a path or a
-// host name, or after a colon. at is the position of s in the text, or -1 if s was decoded.
-// Ordinary slugs and names (sk-ii-facial-treatment-2024) can begin like a key. Therefore the
-// conditions are stricter than those of secret.
+// secretsWithin keeps the API keys and JSON Web Tokens that begin inside s: in a URL, a path or a host name, or after a
+// colon. at is the position of s in the text, or -1 if s was decoded from an encoded part. Ordinary names in a URL
+// (sk-ii-facial-treatment-2024) can begin like a key. Therefore the conditions are stricter than those of the method
+// secret.
 func (sc *scanner) secretsWithin(s string, at int) {
 	var run jwtRun
 	for i := 0; i+minSecret <= len(s); i++ {
@@ -134,9 +134,9 @@ func (sc *scanner) secretsWithin(s string, at int) {
 	}
 }
 
-// within returns the key of the shape with which s begins, or "".
+// within returns the key at the start of s if it has the shape k, and otherwise "".
 func (k *secretShape) within(s string) string {
-	plain := k.min == k.max // such keys, except AIza…, have letters and digits only
+	plain := k.min == k.max // keys of a fixed length, except AIza…, have only letters and digits after the prefix
 	n := len(k.prefix)
 	for ; n < len(s) && n < k.max+1; n++ {
 		c := s[n]
@@ -157,15 +157,15 @@ func (k *secretShape) within(s string) string {
 	return key
 }
 
-// jwtRun is a run of characters of JSON Web Tokens that was read last, with at most two dots. It is read once for all
-// tokens that may begin before its first dot.
+// jwtRun is the last run of characters that can occur in a JSON Web Token, with at most two dots. Several tokens could
+// begin in the run before its first dot. The run is read only once for all of them.
 type jwtRun struct {
 	read bool
 	dots []int // positions of the dots
 	end  int
 }
 
-// key returns the JSON Web Token that begins at byte i of s, or "".
+// key returns the JSON Web Token that begins at byte i of s, or "" if there is none.
 func (r *jwtRun) key(s string, i int, k *secretShape) string {
 	if !r.read || i >= r.end || len(r.dots) > 0 && i > r.dots[0] {
 		r.read, r.dots = true, r.dots[:0]
@@ -190,7 +190,7 @@ func (r *jwtRun) key(s string, i int, k *secretShape) string {
 	return key
 }
 
-// dotted reports whether keys of the shape have dots.
+// dotted reports whether a key of this shape may contain dots.
 func (k *secretShape) dotted() bool {
 	return k.prefix == "SG." || k.prefix == "ya29."
 }

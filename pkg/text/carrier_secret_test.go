@@ -127,7 +127,8 @@ func TestASecretInsideAURLIsMasked(t *testing.T) {
 	}
 }
 
-// Without a memory of what was read, a text of many beginnings of keys takes more than twenty times as long as prose.
+// A text in which a key could begin at many places takes at most twelve times as long as prose of the same size. If the
+// scanner read the same bytes again for each beginning, the text would take more than twenty times as long.
 func TestBeginningsOfKeysAreReadOnce(t *testing.T) {
 	const size = 1 << 20
 	fastest := func(s string) time.Duration {

@@ -4,10 +4,10 @@ package text
 // included. It finds passages that two texts share word for word.
 type Wording struct {
 	words   []uint64
-	content []bool // for each word: it is not a function word
+	content []bool // content[i] is set if word i is not a function word
 }
 
-// maxWording is the part of a text that [WordingOf] reads, in bytes.
+// maxWording is the number of bytes of a text that [WordingOf] reads.
 const maxWording = 64 << 10
 
 // WordingOf returns the words of the first 64 KiB of a text.
@@ -36,9 +36,9 @@ func WordingOf(s string) Wording {
 // Len is the number of words.
 func (w Wording) Len() int { return len(w.words) }
 
-// Mark sets hit[i] if word i of w is part of a run of at least least consecutive words that in has
-// too. It reports whether there is such a run. hit must have one element per word of w. The time is
-// linear in both texts.
+// Mark sets hit[i] if word i of w is part of a run of `least` or more consecutive words that the wording in contains
+// too. It reports whether there is such a run. hit must have one element per word of w. The time is linear in both
+// texts.
 func (w Wording) Mark(in Wording, least int, hit []bool) bool {
 	if least < 1 || len(w.words) < least || len(in.words) < least {
 		return false
@@ -64,7 +64,7 @@ func (w Wording) Mark(in Wording, least int, hit []bool) bool {
 
 // grams calls fn with the position and hash of each run of n words.
 func grams(words []uint64, n int, fn func(at int, hash uint64)) {
-	const base = 0x9e3779b97f4a7c15 // odd, so that a term can be subtracted from the sum again
+	const base = 0x9e3779b97f4a7c15 // odd, hence invertible: a term that was added to the sum can be removed exactly
 	first, sum := uint64(1), uint64(0)
 	for range n - 1 {
 		first *= base
@@ -79,7 +79,7 @@ func grams(words []uint64, n int, fn func(at int, hash uint64)) {
 	}
 }
 
-// Phrases returns all phrases of the words that hit marks, or of all words if hit is nil. A run of
+// Phrases returns all phrases of the words that are marked in hit (see Mark), or of all words if hit is nil. A run of
 // fewer than three content words has no phrase.
 func (w Wording) Phrases(hit []bool) (out []uint64) {
 	var run []uint64

@@ -10,8 +10,9 @@ import (
 
 // Fingerprint recognizes a text that is the same or almost the same.
 type Fingerprint struct {
-	Exact  Digest `json:"x"`          // of the normalized text
-	Sketch Sketch `json:"k,omitzero"` // of its content words and adjacent pairs; zero for a text without words
+	Exact Digest `json:"x"` // of the normalized text
+	// of the text's content words and pairs of adjacent words; zero if it has no words
+	Sketch Sketch `json:"k,omitzero"`
 }
 
 // Digest is the first 16 bytes of a SHA-256. Its text form is hexadecimal.
@@ -26,12 +27,12 @@ const (
 	bands      = 10
 	bandRows   = 3
 	sketchSize = bands * bandRows
-	nearPlaces = 14 // equal elements of 30; an estimated similarity of 0.47
+	nearPlaces = 14 // two texts are near if 14 of 30 elements are equal: an estimated similarity of 0.47
 )
 
-// Bands returns the index keys of all fingerprints of f. Two near texts share at least one key with
-// high probability: above 0.98 if they have two thirds of their words and pairs in common. To find
-// near-duplicates, look up each key and check the results with [Fingerprint.Near].
+// Bands returns the index keys of all fingerprints of f. Two texts that are near each other share at least one key with
+// high probability: above 0.98 if they have two thirds of their words and pairs in common. To find near-duplicates,
+// look up each key and check the results with [Fingerprint.Near].
 func (f Features) Bands() []uint64 {
 	keys := make([]uint64, 0, len(f.Prints)*bands)
 	for _, p := range f.Prints {
@@ -40,13 +41,13 @@ func (f Features) Bands() []uint64 {
 	return keys
 }
 
-// Near reports whether the two texts are the same or almost the same.
+// Near reports whether the texts with the fingerprints p and q are the same or almost the same.
 func (p Fingerprint) Near(q Fingerprint) bool {
 	return p.Exact == q.Exact || p.Sketch.equalPlaces(q.Sketch) >= nearPlaces
 }
 
-// Similarity estimates the share of words and word pairs that the two texts have in common, from 0
-// to 1. It is 1 if they have the same normal form.
+// Similarity estimates the share of words and word pairs that the texts with the fingerprints p and q have in common,
+// from 0 to 1. It is 1 if the texts have the same normal form.
 func (p Fingerprint) Similarity(q Fingerprint) float64 {
 	if p.Exact == q.Exact {
 		return 1
@@ -107,8 +108,8 @@ var sketchKeys = func() (k [sketchSize / 2]uint64) {
 	return k
 }()
 
-// sketch hashes the set of words and the set of pairs of adjacent words. Moving a sentence changes
-// only two pairs.
+// sketch computes the sketch of the set of the words and of the pairs of adjacent words. A sentence that is moved to
+// another place changes only two pairs.
 func (sc *scratch) sketch(words []uint64) Sketch {
 	var out Sketch
 	if len(words) == 0 {
@@ -120,7 +121,7 @@ func (sc *scratch) sketch(words []uint64) Sketch {
 		hashes = append(hashes, w, join(words[i], w))
 	}
 	sc.pairs = hashes
-	// The minima of one key stay in registers.
+	// One key at a time, so that its two minima stay in registers.
 	for i, k := range &sketchKeys {
 		high, low := ^uint32(0), ^uint32(0)
 		for _, h := range hashes {

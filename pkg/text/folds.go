@@ -57,7 +57,7 @@ func loadFolds(data string) *foldTable {
 	return t
 }
 
-// lower returns the fold of a rune that does not look like ASCII.
+// lower returns the comparison form of a rune that does not look like ASCII: its lower case.
 func lower(r rune) rune {
 	switch r {
 	case 'ς':

@@ -31,7 +31,7 @@ var besideLatin = []*unicode.RangeTable{
 	unicode.Georgian, unicode.Tifinagh,
 }
 
-// typography overrides UTS #39, which reads “ as two apostrophes and ß as beta.
+// typography overrides prototypes of UTS #39, such as two apostrophes for “ and beta for ß.
 var typography = map[rune]string{
 	'“': `"`, '”': `"`, '„': `"`, '‟': `"`, '″': `"`, '«': `"`, '»': `"`,
 	'‘': "'", '’': "'", '‚': "'", '‛': "'", '′': "'", 'ʼ': "'",
@@ -59,8 +59,8 @@ func main() {
 	for r, s := range typography {
 		folds[r] = s
 	}
-	// A lower-case letter without an own fold gets the fold of its capital, so that a change of
-	// case does not change a word's fold.
+	// A lower-case letter that has no fold gets the fold of its capital. So the capital and the small letter of a word
+	// fold to the same text.
 	for r, s := range folds {
 		if l := unicode.ToLower(r); l != r && l > 0x7f {
 			if _, ok := folds[l]; !ok {
@@ -71,7 +71,7 @@ func main() {
 	byTarget := map[string][]rune{}
 	for r, s := range folds {
 		if norm.NFKC.String(string(r)) != string(r) || unicode.Is(unicode.M, r) {
-			continue // does not occur after NFKC, or is handled as a mark
+			continue // the rune does not occur after NFKC, or is handled as a mark
 		}
 		byTarget[s] = append(byTarget[s], r)
 	}
@@ -99,7 +99,7 @@ func confusables(path string) map[rune]string {
 			continue
 		}
 		if to == "l" && unicode.IsUpper(from[0]) {
-			to = "i" // UTS #39 gives l as the prototype of capital I
+			to = "i" // UTS #39 gives l as the prototype of the capital letter I and of capitals that look like it
 		}
 		folds[from[0]] = strings.ToLower(to)
 	}
@@ -126,8 +126,8 @@ func digit(r rune) string {
 	for unicode.Is(unicode.Nd, zero-1) && r-zero < 9 {
 		zero--
 	}
-	// The ranges of Nd are runs of ten digits, so the value follows from the distance to the first
-	// digit of the run. Adjacent runs (mathematical digits) do not remain after NFKC.
+	// The characters of category Nd come in runs of ten digits. So the value of a digit is its distance to the first
+	// digit of its run. Runs without a gap between them (mathematical digits) do not occur after NFKC.
 	return strconv.Itoa(int(r-zero) % 10)
 }
 

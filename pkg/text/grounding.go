@@ -5,56 +5,54 @@ import (
 	"strings"
 )
 
-// Limits of [Grounding], in bytes. An agent's answer has a few KiB, and a tool result rarely more
-// than 64 KiB. The product of the limits bounds the cost.
+// Limits of [Grounding], in bytes. An agent's answer has a few KiB, and a tool result rarely more than 64 KiB. The cost
+// grows with the product of the two limits.
 const (
 	maxAnswer = 16 << 10
-	maxSource = 64 << 10 // per source; with a common limit one source could displace another
+	maxSource = 64 << 10 // for each source; if all sources shared a limit, one could displace another
 )
 
 // Parameters of the comparison of sentences. They were set by hand on the examples of the tests, in
 // English, German, French and Japanese. None is from the literature.
 const (
 	maxSentence  = 48   // terms; a longer sentence is judged in parts
-	windowFactor = 4    // terms of the source per term of the sentence that a window covers; an extract skips that many
+	windowFactor = 4    // terms of the source in a window, for each term of the sentence; an extract may skip that many
 	minWindow    = 40   // terms; about three sentences
-	nearTerms    = 6    // maximum distance in terms between a figure and a word that belongs to it
+	nearTerms    = 6    // a figure belongs to a word that is at most this many terms away
 	negatedTerms = 3    // terms that a negation affects
-	stemRunes    = 6    // approve, approved and approval have these runes in common
+	stemRunes    = 6    // the number of runes of a stem: approve, approved and approval have six in common
 	noRecall     = 0.15 // recall of unrelated texts of one language
 	fullRecall   = 0.9  // recall of a paraphrase with a replaced word
-	contradicted = 0.3  // maximum score of a sentence with hard evidence against it
+	contradicted = 0.3  // maximum score of a sentence that the source contradicts (see Grounding)
 )
 
-// Weights of terms in the recall of a sentence.
+// The weight of a term when the share of a sentence that a source has (its recall) is computed.
 const (
-	weightShort = 1 // up to three letters: in most languages a function word
+	weightShort = 1 // up to three letters: a function word in most languages
 	weightWord  = 2
 	weightName  = 4 // capitalized inside a sentence
 	weightHard  = 4
 )
 
-// Grounding returns how far the wording of an answer is supported by its sources, from 0 to 1. It
-// is 1 for text that the sources contain, about 0.7 or more for a paraphrase in mostly the same
-// words, and near 0 for unrelated text. An empty answer gives 1. Any other answer without sources
-// gives 0.
+// Grounding returns how far the wording of an answer is supported by its sources, from 0 to 1. It is 1 for text that
+// the sources contain, about 0.7 or more for a paraphrase in mostly the same words, and near 0 for unrelated text. An
+// empty answer gives 1. Any other answer without sources gives 0.
 //
-// Each sentence of the answer is compared with every window of every source. A window has four
-// times the terms of the sentence, and at least 40. The score of the sentence is the share of its
-// terms (stems of content words, figures, names) that the best window has. Two kinds of hard
-// evidence limit the score to 0.3. The first is a figure, or a part of an address or another
-// carrier, that the window does not have near other words of the sentence. The second is a
-// contradiction: the sentence negates what the most similar sentence of the source states, or
-// states what that sentence negates. The score of the answer is the mean over its sentences,
-// weighted by their length in bytes. Sentences without terms ("It is.") do not count.
+// Each sentence of the answer is compared with every window of every source. A window has four times the terms of the
+// sentence, and at least 40. The score of the sentence is the share of its terms (stems of content words, figures,
+// names) that the best window has. Two kinds of hard evidence limit the score to 0.3. The first is a figure, or a part
+// of a carrier such as an address, that the window lacks or has only far from the other words of the sentence. The
+// second is a contradiction: the sentence negates what the most similar sentence of the source states, or states what
+// that sentence negates. The score of the answer is the mean over its sentences, weighted by their length in bytes.
+// Sentences without terms ("It is.") do not count.
 //
-// The order of the sources does not matter, and an additional source never lowers the score.
-// Grounding reads 16 KiB of the answer and counts the rest as unsupported. It reads 64 KiB of each
-// source. The cost grows with the size of the sources, and with that times the number of sentences.
+// The order of the sources does not matter, and an additional source never lowers the score. Grounding reads 16 KiB of
+// the answer and counts the rest as unsupported. It reads 64 KiB of each source. The cost grows with the size of the
+// sources times the number of sentences of the answer.
 //
-// Grounding compares words, not meaning. A synonym counts as missing. It does not detect swapped
-// figures or a sentence that joins two sources. It knows the negations of a few languages only. A
-// high score says that the words come from the sources, not that the sources are true.
+// Grounding compares words, not meaning. A synonym counts as missing. It does not detect swapped figures or a sentence
+// that joins two sources. It knows the negations of a few languages only. A high score says that the words come from
+// the sources, not that the sources are true.
 func Grounding(answer string, sources []string) float64 {
 	sc := newScratch()
 	defer sc.free()
@@ -89,7 +87,7 @@ func Grounding(answer string, sources []string) float64 {
 	return score / total
 }
 
-// cutText returns the first n bytes of s, or fewer so as not to cut a character.
+// cutText returns the first n bytes of s. It returns fewer bytes if byte n would be inside a character.
 func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -101,9 +99,9 @@ func cutText(s string, n int) string {
 type grounds struct {
 	sentences []sentence
 	ids       map[uint64]int32 // ids of the keys of the answer
-	slots     []int32          // by id: index of the key in the sentence that support compares; otherwise -1
+	slots     []int32          // by id: index of the key in the sentence that support compares now; -1 for other keys
 	found     []occurrence     // occurrences of the answer's keys in the current source, in order
-	all, hits []occurrence     // occurrences of the current sentence's keys; hits are those that count
+	all, hits []occurrence     // occurrences of the current sentence's keys; hits has only those that count
 }
 
 // sentence is a sentence of the answer, or a part of a long one.
@@ -119,8 +117,8 @@ type wanted struct {
 	id             int32
 	weight         int
 	hard           bool
-	plain, negated bool // how the sentence uses the term; both can be true
-	negation       int  // number of the sentence's negation that affects it
+	plain, negated bool // the sentence states the term, or negates it; both can be set
+	negation       int  // number, within the sentence, of the negation that affects the term
 }
 
 type occurrence struct {
@@ -190,8 +188,8 @@ func (g *grounds) locate(terms []term) {
 	}
 }
 
-// window counts how often each term of a sentence occurs in a window of a source, plain and
-// negated.
+// window counts how often each term of a sentence occurs in a part of a source, separately for stated and for negated
+// occurrences.
 type window struct {
 	left, right int // range of hits
 	counts      [maxSentence][2]int32
@@ -199,8 +197,8 @@ type window struct {
 	hard        int // number of hard terms that occur
 }
 
-// move sets the window to the source's terms from <= i < to. Both bounds must not decrease between
-// calls.
+// move makes the window cover the terms of the source at positions from <= i < to. Neither bound may decrease from one
+// call to the next.
 func (w *window) move(hits []occurrence, s *sentence, from, to int32) {
 	for ; w.right < len(hits) && hits[w.right].pos < to; w.right++ {
 		w.change(hits[w.right], s, 1)
@@ -218,7 +216,7 @@ func (w *window) change(o occurrence, s *sentence, by int32) {
 	} else {
 		c[0] += by
 	}
-	sign := 0 // +1 if the term came into the window, -1 if it left
+	sign := 0 // +1 if the term now occurs in the window, -1 if it no longer does
 	switch after := c[0] + c[1]; {
 	case before == 0:
 		sign = 1
@@ -231,11 +229,13 @@ func (w *window) change(o occurrence, s *sentence, by int32) {
 	}
 }
 
-// contradicts reports whether the window negates terms that the sentence states, or states terms
-// that the sentence negates. A negation in the sentence is matched if the window negates any of its
-// terms too, because word order may attach the negation to other terms. For the terms that only the
-// window negates, it is unknown which of them belong to one negation. Therefore they count only if
-// there are more of them than terms that the sentence and the window both negate.
+// contradicts reports whether the window negates terms that the sentence states, or states terms that the sentence
+// negates.
+//
+// If the sentence negates several terms at once, and the window negates one of them too, the others are no
+// contradiction: word order may attach the same negation to other terms. For terms that the window negates and the
+// sentence does not, it is unknown which of them belong to one negation. Therefore these terms are a contradiction only
+// if they are more than the terms that both negate.
 func (w *window) contradicts(s *sentence) bool {
 	var agreed, opposed [maxSentence + 1]bool // by number of the sentence's negation
 	common, only := 0, 0
@@ -260,8 +260,8 @@ func (w *window) contradicts(s *sentence) bool {
 	return only > common
 }
 
-// support raises the score of a sentence to that of the best window of the source that was located
-// last.
+// support compares a sentence with each window of the source that was passed to locate last. If the best window gives a
+// higher score than the sentence has, the sentence gets this score.
 func (g *grounds) support(s *sentence) {
 	if s.best == 1 {
 		return
@@ -284,9 +284,9 @@ func (g *grounds) support(s *sentence) {
 	s.best = max(s.best, best)
 }
 
-// contradicts reports whether the most similar sentence of the source says the opposite of s. Less
-// similar sentences do not count, because they use the same words about other things. If several
-// are equally similar, one without a contradiction is enough.
+// contradicts reports whether the most similar sentence of the source says the opposite of s. Less similar sentences do
+// not count: they use the same words about other things. If several sentences are equally similar and one of them does
+// not contradict s, the result is false.
 func (g *grounds) contradicts(s *sentence) bool {
 	most, opposite := 0, false
 	for i := 0; i < len(g.hits); {
@@ -304,8 +304,9 @@ func (g *grounds) contradicts(s *sentence) bool {
 	return opposite
 }
 
-// collect sets g.hits to the occurrences of the terms of a sentence, without hard terms that have
-// no other term nearby. It returns the number of hard terms of the sentence.
+// collect sets g.hits to the occurrences of the terms of a sentence in the source. It leaves out hard terms (figures
+// and parts of carriers) that have no other term of the sentence nearby. It returns the number of hard terms of the
+// sentence.
 func (g *grounds) collect(s *sentence) (hard int) {
 	for k, w := range s.want {
 		g.slots[w.id] = int32(k)
@@ -331,7 +332,7 @@ func (g *grounds) collect(s *sentence) (hard int) {
 	return hard
 }
 
-// accompanied reports whether another term occurs near the i-th occurrence.
+// accompanied reports whether another term of the sentence occurs near the i-th occurrence.
 func accompanied(all []occurrence, i int) bool {
 	for j := i - 1; j >= 0 && all[i].pos-all[j].pos <= nearTerms; j-- {
 		if all[j].id != all[i].id {

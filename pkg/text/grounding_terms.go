@@ -9,7 +9,7 @@ import (
 
 // term is a content word or a figure of a text.
 type term struct {
-	exact, stem uint64 // keys: of the word in lower case, and of its stem
+	exact, stem uint64 // hashes of the word in lower case and of its stem
 	start, end  int    // byte range in the clean text
 	sentence    int
 	hard        bool // a figure or a part of a carrier
@@ -31,14 +31,14 @@ func (t term) weight() int {
 	return weightWord
 }
 
-// termReader extracts the terms of a text. It is reused for several texts.
+// termReader extracts the terms of a text. The same reader reads several texts, one after the other.
 type termReader struct {
 	sc       *scratch
 	s        string
 	terms    []term
 	sentence int
 	initial  bool // at the first word of a sentence
-	clause   int  // index of the first term of the clause
+	clause   int  // index in terms of the first term of the current clause
 	reach    int  // terms that the last negation still affects
 	dangling bool // the last negation has affected no term yet
 	negated  int  // number of negations so far
@@ -64,11 +64,11 @@ func (r *termReader) read(sc *scratch, clean string) {
 	r.endClause()
 }
 
-// harden marks terms inside carriers as hard. Commands are left out, because they contain ordinary
-// words, and their carriers are marked separately.
+// harden marks terms inside carriers as hard, which means that a source must have them. Terms of a command are not
+// marked, because a command contains ordinary words. Carriers inside the command are marked by their own spans.
 func (r *termReader) harden(marks []Span) {
 	slices.SortFunc(marks, func(a, b Span) int { return a.Start - b.Start })
-	end, n := 0, 0 // end is the furthest end of the marks that begin before the term
+	end, n := 0, 0 // end is the furthest end of the spans that begin before the term
 	for i := range r.terms {
 		for ; n < len(marks) && marks[n].Start <= r.terms[i].start; n++ {
 			if marks[n].Kind != string(Command) {
@@ -91,8 +91,8 @@ func (r *termReader) add(t term) {
 	r.initial = false
 }
 
-// negation makes the next terms of the clause negated. Two negations in a row cancel each other
-// ("not without").
+// negation makes the next terms of the clause negated. If another negation follows before a term, the two cancel each
+// other ("not without").
 func (r *termReader) negation() {
 	r.initial = false
 	if r.dangling {
@@ -120,7 +120,7 @@ func (r *termReader) endSentence() {
 	r.initial = true
 }
 
-// punctuation handles the character c, which ends before byte next.
+// punctuation handles the punctuation mark c. The text after it begins at byte next.
 func (r *termReader) punctuation(c rune, next int) {
 	switch c {
 	case ',', ';', ':', '(', ')', '、':
@@ -134,7 +134,7 @@ func (r *termReader) punctuation(c rune, next int) {
 			r.endSentence()
 		}
 	case '\n':
-		// A single line break may be line wrapping. An empty line or a bullet ends a sentence.
+		// A single line break may only wrap a line. An empty line or a bullet after the line break ends the sentence.
 		rest := strings.TrimLeft(r.s[next:], " \t\r")
 		if rest != "" && strings.IndexByte("\n-*#|>", rest[0]) >= 0 {
 			r.endSentence()
@@ -193,8 +193,9 @@ func dropApostrophes(word []byte) []byte {
 	return slices.DeleteFunc(word, func(c byte) bool { return c == '\'' })
 }
 
-// pairs reads text of a script without spaces from byte i, as overlapping pairs of characters.
-// Single characters are too frequent to tell texts apart.
+// pairs reads text of a script that has no spaces between words, from byte i. Each pair of adjacent characters becomes
+// a term, because single characters are too frequent to tell texts apart. It returns the end of the text in that
+// script.
 func (r *termReader) pairs(i int) int {
 	start := i
 	prev, from := "", 0
@@ -305,7 +306,7 @@ func withoutEnding(w []byte) []byte {
 	return w
 }
 
-// hashText returns the FNV-1a hash of class and s, mixed at the end as in scanWord.
+// hashText returns the FNV-1a hash of class and s. The last step mixes the bits as in scanWord.
 func hashText(class, s string) uint64 {
 	h := uint64(fnvOffset)
 	for _, part := range [2]string{class, s} {
@@ -318,8 +319,8 @@ func hashText(class, s string) uint64 {
 	return h ^ h>>32
 }
 
-// negations are folded and have no apostrophes. Those of scripts without spaces have one or two
-// characters.
+// negations has the negations in the form of foldedSet, without apostrophes. Those of scripts without spaces have one
+// or two characters.
 var negations = foldedSet(`
 no not never none nobody nothing neither nor without cannot cant dont doesnt didnt isnt arent wasnt werent wont wouldnt
 couldnt shouldnt hasnt havent hadnt mustnt

@@ -9,15 +9,15 @@ import (
 
 // Words for approvals.
 const (
-	// approving are words that are rare outside of approvals.
+	// approving are words that are used mostly for approvals.
 	approving = `(?:(?:pre|auto) ?)?approv(?:e|es|ed|ing|als?)|(?:(?:pre|auto) ?)?authori[sz](?:e|es|ed|ing|ations?)|` +
 		`sign(?:s|ed|ing)? ?offs?|green ?(?:light|lights|lit|lighted|lighting)|go ahead|consent(?:s|ed)?|` +
 		`permissions?|clearances?`
-	// checking are words that are frequent in other notes too.
+	// checking are words that can mean an approval, but are also frequent in texts about other things.
 	checking = `confirm(?:s|ed|ing|ations?)?|verif(?:y|ies|ied|ying|ications?)|review(?:s|ed|ing|ers?)?|ok(?:ay)?s?|` +
 		`ok(?:ay)?e?d`
 	anyApproval = `(?:` + approving + `|` + checking + `)`
-	// given are the forms that say that an approval was given.
+	// given are the forms of these words that say that an approval was given.
 	given = `(?:(?:(?:pre|auto) ?)?(?:approved|authori[sz]ed)|ok(?:ay)?e?d|green ?(?:lit|lighted)|` +
 		`signed ?off(?: on)?|consented to)`
 	// noun are the nouns among the words.
@@ -25,8 +25,8 @@ const (
 		`confirmations?|verifications?|reviews?|ok(?:ay)?)`
 )
 
-// Other parts of the patterns. The patterns read the words of one clause with a space between them, without
-// apostrophes.
+// Other parts of the patterns. A pattern is matched against the words of one clause: without apostrophes, and with one
+// space between two words.
 const (
 	negation = `(?:without|` + denial + `)`
 	denial   = `(?:no|not|never|nor|neither|cannot|nobody|none|` +
@@ -35,13 +35,14 @@ const (
 	article = `(?:any|the|a|an|further|other|additional|second|extra|more|prior|explicit|separate|manual|human|formal|` +
 		`written|verbal|special|such|full|general|blanket|standing|permanent|unlimited|users?|owners?|operators?|managers?|` +
 		`boss|boss s|your|my|his|her|their|our|its|usual|final|code|payment|refund|signature|or|of|that)`
-	// filler are words between a negation and an approval.
+	// filler are words that may stand between a negation and the word for the approval: "no [longer any] approval
+	// needed".
 	filler = `(?:` + article + `|to|for|ask|asking|wait|waiting|get|getting|seek|seeking|request|requesting|` +
 		`obtain|await|have|be|been|being|ever|even|really|longer|actually|always|strictly|first|by)`
 	auxiliary = `(?:is|are|was|were|be|been|being|has|have|had|will|would|can|could|may|might|shall|should|now|` +
 		`currently|already|simply|generally|usually|always|ever|still|also|just|all)`
 	needed = `(?:needed|required|necessary|mandatory|obligatory|compulsory|asked for)`
-	// tail is what may stand between an approval and its verb.
+	// tail are the words that may stand between an approval and its verb: "approval [for payments is] required".
 	tail = `(?: (?:steps?|process|checks?|requirements?|stage|gates?))?` +
 		`(?: (?:for|of|from|by|on|before|to)(?: [^ ]+){1,4}?)?(?: ` + auxiliary + `){0,3}`
 	skipping = `(?:skip(?:s|ped|ping)?|waiv(?:e|es|ed|ing)|bypass(?:es|ed|ing)?|disabl(?:e|es|ed|ing)|` +
@@ -54,7 +55,8 @@ const (
 	people = `(?:users?|operators?|owners?|admins?|managers?|boss|team|they|s?he|we|i)`
 )
 
-// Limits of a clause. A longer one is read in parts that overlap.
+// Limits of a clause. A clause of more than maxClause words is read in parts, and each part repeats the last overlap
+// words of the part before it.
 const (
 	maxClause = 60 // words
 	overlap   = 20
@@ -63,7 +65,9 @@ const (
 // claim is a kind of statement that an approval was given or is not needed.
 type claim struct {
 	words *regexp.Regexp
-	// turned matches what turns the statement round, in the words of the statement and in the words before it.
+	// turned matches words that reverse or weaken the statement, such as "not", "unless" and "must": then there is no
+	// claim. It is searched for in the statement and in the words before the statement. If it is nil, nothing reverses
+	// the statement.
 	turned *regexp.Regexp
 	before int // number of these words
 }
@@ -83,7 +87,8 @@ var claims = func() (out []claim) {
 			out = append(out, claim{whole(p), turned, before})
 		}
 	}
-	// No approval is needed. Approval is not needed, or is optional. Nobody needs one, or waits for one.
+	// Statements that no approval is needed: "no approval is needed", "approval is not needed", "approval is optional",
+	// "nobody needs approval", "do not wait for approval".
 	add(nil, 0,
 		`no(?: `+filler+`){0,3} `+anyApproval+tail+` `+needed,
 		anyApproval+tail+` `+negation+`(?: `+filler+`){0,3} `+needed,
@@ -102,7 +107,7 @@ var claims = func() (out []claim) {
 		skipping+`(?: `+article+`){0,4} `+noun+
 			`(?:$| (?:steps?|process|checks?|requirements?|stage|gates?|for|on|before|when|in|and|altogether|entirely|now))`,
 		noun+tail+` `+skipping)
-	// It was given for all that comes, or for an act.
+	// Statements that an approval was given for all future acts, or for a kind of act such as payments.
 	add(wanted, 3,
 		`(?:pre|auto) ?approved`,
 		`automatically `+given,
@@ -121,8 +126,9 @@ func whole(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`(?:^| )(?:` + pattern + `)(?: |$)`)
 }
 
-// Claimed reports whether a text, in the form of text.Normalize, says that an approval was given for more than one act
-// or for an act such as a payment, or that no approval is needed.
+// Claimed reports whether a text makes one of three claims: that an approval was given for more than one act, that an
+// approval was given for an act such as a payment, or that no approval is needed. normal is the text in the form of
+// text.Normalize.
 func Claimed(normal string) bool {
 	for c := range clauses(normal) {
 		if mention.MatchString(c) && slices.ContainsFunc(claims, func(x claim) bool { return x.in(c) }) {
@@ -132,7 +138,8 @@ func Claimed(normal string) bool {
 	return false
 }
 
-// Mentioned reports whether a text has a word for an approval or a permission, or Claimed.
+// Mentioned reports whether a text has a word for an approval or a permission, or makes a claim in the sense of
+// [Claimed]. normal is the text in the form of text.Normalize.
 func Mentioned(normal string) bool {
 	for c := range clauses(normal) {
 		if permits.MatchString(c) {
@@ -142,7 +149,7 @@ func Mentioned(normal string) bool {
 	return Claimed(normal)
 }
 
-// in reports whether a clause has a claim.
+// in reports whether a clause makes the claim x.
 func (x claim) in(clause string) bool {
 	for from := 0; from < len(clause); {
 		at := x.words.FindStringIndex(clause[from:])

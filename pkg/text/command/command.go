@@ -15,7 +15,7 @@ const Bits = 17
 // PointsPerLogit is the number of points per unit of log-odds.
 const PointsPerLogit = 20
 
-// Score is how much a text reads like an order.
+// Score says how much a text reads like an order.
 type Score struct {
 	Points int      // 0 to 100; docs/detection.md gives the false positives of each threshold
 	Words  []string // at most three words or pairs with the highest weights, highest first, in lower case
@@ -46,7 +46,7 @@ const Unit = 32
 
 const header = 2 // bytes of the bias, little-endian
 
-// Read decodes weights that [New] encoded. It retains b.
+// Read decodes weights that [New] encoded. The model uses b without copying it.
 func Read(b []byte) (Model, error) {
 	if len(b) != header+1<<Bits {
 		return Model{}, fmt.Errorf("weights of %d bytes, want %d: run the program in pkg/text/command/train", len(b),
@@ -80,8 +80,8 @@ func (m Model) Score(text string) Score {
 	return Score{Points: min(best, 100), Words: m.heaviest(text[at[0]:at[1]])}
 }
 
-// sum returns the sum of the weights of a sentence's features, and their number. It must generate
-// the same features as the function features.
+// sum adds up the weights of the features of a sentence, and counts the features. It must generate the same features as
+// the function features.
 func (m Model) sum(s []word) (sum, n int) {
 	w := (*[1 << Bits]byte)(m.weights)
 	add := func(kind, a, b uint64) { sum += int(int8(w[hashFeature(kind, a, b)])) }
@@ -126,7 +126,7 @@ var inverseRoot = func() (t [maxWords*featuresPerWord + 1]int) {
 	return t
 }()
 
-// heaviest returns the words of the features with the highest weights in a sentence.
+// heaviest returns the words of the features that have the highest weights in a sentence, at most three.
 func (m Model) heaviest(sentence string) []string {
 	var all []Feature
 	for s := range Sentences(sentence) {

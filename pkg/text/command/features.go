@@ -50,7 +50,7 @@ func sentences(text string) iter.Seq[[]word] {
 				n++
 				end = n == maxWords
 			case r == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r' || text[i+1] == 't'):
-				end = true // an escaped line end, as in quoted text
+				end = true // the two characters of an escaped line end, as in quoted text
 				i += 2
 			default:
 				end = endsSentence(text, i, r)
@@ -96,8 +96,8 @@ func endsSentence(text string, i int, r rune) bool {
 	return false
 }
 
-// word is a word of a sentence. All addresses have the same hash, and so have all names of programs
-// and all numbers. So the model learns that there is one, not which one.
+// word is a word of a sentence. All e-mail addresses have the same hash. So have all URLs, all names of programs and
+// files, and all numbers. The model thus learns that a sentence has an address, but not which address.
 type word struct {
 	hash       uint64
 	stem       uint64 // hash of the first five letters; 0 for a shorter word
@@ -187,7 +187,8 @@ func scanWord(text string, i int) (w word, next int) {
 	return w, i
 }
 
-// joins reports whether a character other than a letter is inside a word.
+// joins reports whether r, which is not a letter, is inside a word and does not end it. before and after are the
+// neighbors of r. address is set if the word so far is an address or a path.
 func joins(r, after rune, before byte, address bool) bool {
 	switch r {
 	case '\'', '’', '@', '_', '.':

@@ -28,9 +28,9 @@ const (
 	begin // before the first word
 )
 
-// classes maps words to classes. The lists are general English and were written without a data set,
-// so that the weight of a class also holds for words that no data set has. A word in several lists
-// has the class of the last one.
+// classes maps words to classes. The lists are general English and were written without looking at a data set. So the
+// weight of a class also applies to words that occur in no data set. A word in several lists has the class of the last
+// one.
 var classes = func() (t classTable) {
 	for _, list := range []struct {
 		class class

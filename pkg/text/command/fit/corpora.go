@@ -23,13 +23,12 @@ type Text struct {
 	group    int
 }
 
-// GroupCount is the number of groups that are left out as a whole in the validation. Each group has
-// attacks and harmless texts of different origin, so that related texts are not in different
-// groups.
+// GroupCount is the number of groups of data sets. The validation leaves out one whole group at a time. Texts that are
+// related must not be in different groups. Each group has attacks and harmless texts of different origin.
 const (
 	GroupCount  = 6
 	always      = GroupCount + iota // fitted in every fold
-	neverFitted                     // texts of users, which the rules never score; not used for fitting
+	neverFitted                     // not used for fitting: texts of users, which the rules never score
 	nobody
 )
 
@@ -44,8 +43,8 @@ var groups = map[string]int{
 	drawnSet: always,
 }
 
-// GroupOf returns the group of a data set. Data sets that are not listed belong to the group
-// of the small sets. The group is GroupCount or above if no fold leaves the data set out.
+// GroupOf returns the group of a data set. A data set that is not listed belongs to the group of the small sets. A
+// group of GroupCount or above means that the data set is never left out as a part of a group.
 func GroupOf(dataset string) int {
 	if g, ok := groups[dataset]; ok {
 		return g
@@ -106,8 +105,8 @@ func Load(paths []string) ([]Text, error) {
 	return texts, nil
 }
 
-// loadLines reads files of labeled lines. It skips attacks with a weak signal, because they order
-// nothing, and notes that agents wrote under attack.
+// loadLines reads files of labeled lines. It skips attacks with a weak signal, because such texts contain no order. It
+// also skips notes that agents wrote under attack.
 func loadLines(names []string, put func(Text)) error {
 	for _, file := range names {
 		if base := filepath.Base(file); strings.HasPrefix(base, "sessions_") || base == "attack_asb_memory.jsonl" {
@@ -136,8 +135,8 @@ func loadLines(names []string, put func(Text)) error {
 	return nil
 }
 
-// loadDojo reads the tool results of AgentDojo. The attacker's part of a result is the sentences
-// that no clean result of the same environments has.
+// loadDojo reads the tool results of AgentDojo. For a result with an attack, the sentences that no harmless result
+// contains count as the attacker's part.
 func loadDojo(names []string, put func(Text)) error {
 	type step struct {
 		Kind     string `json:"kind"`

@@ -8,7 +8,7 @@ import (
 	"lazaret/pkg/text/command"
 )
 
-// The parameters of the fit. They were chosen by the validation.
+// The parameters of the fit. They are those with the best results in the validation.
 const (
 	epochs     = 3
 	rate       = 0.3  // learning rate of AdaGrad
@@ -28,8 +28,8 @@ type Corpus struct {
 // New returns a corpus of the sentences of texts.
 func New(texts []Text) *Corpus { return &Corpus{texts, sentences(texts), make(map[int]command.Model)} }
 
-// Score returns the points of a text under a model that was fitted without the group of its
-// data set. It is not safe for concurrent use.
+// Score returns the points of a text under a model that was fitted without the group to which the text's data set
+// belongs. It is not safe for concurrent use.
 func (c *Corpus) Score(dataset, text string) (points int, err error) {
 	group := min(GroupOf(dataset), GroupCount) // GroupCount leaves no group out
 	m, ok := c.models[group]
@@ -51,7 +51,7 @@ func (c *Corpus) All() []byte {
 	return command.New(m.bias, m.w)
 }
 
-// Without returns the model fitted to the texts of all groups but one.
+// Without returns the model fitted to the texts of all groups except the given one.
 func (c *Corpus) Without(group int) (command.Model, error) {
 	m := fit(c.examples, group)
 	return command.Read(command.New(m.bias, m.w))
@@ -69,8 +69,8 @@ type example struct {
 	source   string // data set and label
 }
 
-// sentences returns the distinct sentences of texts. The weight of a source is the square root of
-// its number of sentences, so that a large data set does not dominate.
+// sentences returns the distinct sentences of texts, with weights. A source is a data set with a label. Its total
+// weight is the square root of its number of sentences, so that a large data set does not dominate.
 func sentences(texts []Text) []example {
 	var all []example
 	seen := map[string]bool{}
@@ -125,7 +125,7 @@ func (m weights) logit(features []uint32) float64 {
 	return m.bias + sum/math.Sqrt(float64(len(features)))
 }
 
-// fit runs AdaGrad over the sentences of all groups except without.
+// fit runs AdaGrad over the sentences of all groups except the group without.
 func fit(all []example, without int) weights {
 	var use []example
 	for _, e := range all {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// The data sets have few styles of language. These grammars add orders and harmless text in
-// ordinary English. They were written without a data set, so that a weight depends on more than one
-// author's style. A name in braces is replaced by one of its alternatives.
+// The data sets have few styles of language. These grammars add orders and harmless text in ordinary English, so that a
+// weight depends on the style of more than one author. The grammars were written without looking at a data set. A name
+// in braces is replaced by one of its alternatives.
 var grammar = map[string][]string{
 	"attack": {
 		"{opener} {override}. {request}.", "{opener} {request}.", "{override} and {request}.",
@@ -239,7 +239,7 @@ func expand(rng *rand.Rand, name string) string {
 	}
 }
 
-// drawn returns n random sentences of each kind.
+// drawn returns n random sentences with orders, and n random harmless sentences.
 func drawn(n int) (attack, benign []string) {
 	rng := rand.New(rand.NewSource(7))
 	for range n {
