@@ -122,7 +122,7 @@ func TestGrounding(t *testing.T) {
 		{"unrelated news, not supported",
 			"The stock market fell sharply in March after the central bank raised interest rates.", []string{tanker}, 0, low},
 
-		// Differences that, according to the documentation, are not detected.
+		// The documentation of Grounding says that it does not detect these differences. So the score stays high.
 		{"figures that changed places", "Customers may return an item within 5 days of delivery.", []string{policy}, high, 1},
 		{"said without the negation", "Shipping costs are refunded only if the item is defective.", []string{policy}, 0, low},
 		{"a synonym in every place", "Reimbursements go back via the card used.", []string{policy}, 0, low},
@@ -167,7 +167,8 @@ func TestStems(t *testing.T) {
 	}
 }
 
-// checkGrounding checks the invariants for any answer and sources.
+// checkGrounding checks for any answer and any sources that the score is between 0 and 1, that it does not depend on
+// the order of the sources, and that an additional source does not lower it.
 func checkGrounding(t interface{ Fatalf(string, ...any) }, answer string, sources []string, more string) {
 	score := Grounding(answer, sources)
 	if !(score >= 0 && score <= 1) {
@@ -190,7 +191,7 @@ func checkGrounding(t interface{ Fatalf(string, ...any) }, answer string, source
 	}
 }
 
-// claims draws texts with common words, figures and negations.
+// claims generates texts with common words, figures and negations.
 func claims() *rapid.Generator[string] {
 	piece := rapid.OneOf(contents(), rapid.SampledFrom(strings.Fields(
 		"the payment Payments was not never approved Approve approval 30 -30 1,000 days Maria maria@example.com , . ! ? no "+

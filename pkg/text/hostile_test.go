@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hostile returns contents of one mebibyte that are expensive to analyze.
+// hostile returns contents of one mebibyte each that are made to be expensive to analyze.
 func hostile() []struct{ name, content string } {
 	const size = 1 << 20
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)+1)[:size] }

@@ -44,7 +44,7 @@ func Inert(s string) string {
 // below 1, there is no limit.
 func InertLine(s string, n int) string {
 	var b strings.Builder
-	count, cut := 0, 0 // characters written, and the length of b when n-1 were written
+	count, cut := 0, 0 // characters written; and the length of b after n-1 characters, where a longer text is cut
 	space := true
 	for _, r := range Inert(s) {
 		if unicode.IsSpace(r) {
@@ -60,7 +60,7 @@ func InertLine(s string, n int) string {
 		}
 		if n >= 1 && count == n {
 			if r == ' ' {
-				continue // this may be the last character, which needs no cut
+				continue // a space at the end is dropped, so it is no reason to cut
 			}
 			return strings.TrimRight(b.String()[:cut], " ") + "…"
 		}

@@ -2,21 +2,21 @@ package text
 
 import "strings"
 
-// A sentence can be written without spaces: DeleteTheFile, delete-the-file, or place.Send it. Names
-// of programs and tools look the same. Small words distinguish a phrase from a name, because names
-// leave them out.
+// A sentence can be written without spaces between its words: DeleteTheFile, delete-the-file, or place.Send it. Such a
+// joined word is split into its words if it reads as a phrase. Names of programs and tools have the same form, but they
+// rarely contain small words such as "the". So a small word shows that the joined word is a phrase.
 
 // small are words that are frequent in phrases and rare in names.
 var small = Set("the this that these those my your our his her their its it them me him us you an please " +
 	"everything everyone anyone previous must")
 
-// linking are words that also occur in names of a few parts.
+// linking are words that are frequent in phrases, but also occur in names of a few parts.
 var linking = Set("to for from into onto with and all any every of in on at as by or not now immediately " +
 	"without a i")
 
-// A name of a few parts is read as words if it tells to ignore instructions: ignoreInstructions,
-// disregard_system_prompt. A name with an action verb and a noun may be a tool. It is read as words
-// only if an object follows: deleteFile budget.xlsx.
+// A joined word of a few parts is read as a phrase if it tells the reader to ignore instructions: ignoreInstructions,
+// disregard_system_prompt. A joined word with an action verb and a noun may be the name of a tool. It is read as a
+// phrase only if an object follows: deleteFile budget.xlsx.
 var (
 	asideVerbs = Set("ignore disregard forget override overrule bypass")
 	asideNouns = Set("instruction instructions prompt prompts guardrails safeguards")
@@ -27,8 +27,8 @@ var (
 		"key keys token tokens code script command access contacts")
 )
 
-// Minimum number of parts of a joined word that is read as a phrase: with a linking word, and
-// without one.
+// Minimum number of parts of a joined word that has no small word and is still read as a phrase: linkedParts if it has
+// a linking word, otherwise manyParts.
 const (
 	linkedParts = 4
 	manyParts   = 6
@@ -102,7 +102,7 @@ func spread(buf []byte, w, after string) ([]byte, bool) {
 	return buf, true
 }
 
-// partBegins reports whether a part of w, or the joint between two, begins at byte i.
+// partBegins reports whether a part of the joined word w begins at byte i, or a separator between two parts.
 func partBegins(w string, i int) bool { return joint(w[i]) || joint(w[i-1]) || partsCamel(w, i) }
 
 // partsCamel reports whether the capital at byte i of w begins a new part, as in theFile or
@@ -125,8 +125,8 @@ func asciiLower(buf []byte, s string) []byte {
 	return buf
 }
 
-// nameFollows reports whether after begins with an optional colon, a space and the name of a file,
-// an address or an account.
+// nameFollows reports whether after begins with the name of a file, an address or an account. The name follows a space
+// or a colon.
 func nameFollows(after string) bool {
 	after, colon := strings.CutPrefix(after, ":")
 	name, space := strings.CutPrefix(after, " ")
@@ -152,14 +152,15 @@ func nameFollows(after string) bool {
 // isPhrase reports whether a joined word, such as a name in a document, reads as a phrase.
 func isPhrase(w string) bool { return isCommand(w, "") }
 
-// isCommand is like isPhrase, for a word that is followed by the text after.
+// isCommand is like isPhrase. It also knows the text after the word: a verb and a noun, as in deleteFile, are a phrase
+// if the name of an object follows.
 func isCommand(w, after string) bool {
 	_, ok := spread(nil, w, after)
 	return ok && wordEnd(w) == len(w)
 }
 
-// beginsPhrase reports whether a joined word after a full stop is a separate phrase, as
-// DeleteTheFile. The.File in Delete.The.File is not.
+// beginsPhrase reports whether a joined word that follows a full stop is a phrase of its own. In place.DeleteTheFile,
+// the word DeleteTheFile is. In Delete.The.File, the rest The.File is not, because it begins with a small word.
 func beginsPhrase(w string) bool {
 	if tokenClass[w[0]]&inUpper == 0 {
 		return false
@@ -171,8 +172,8 @@ func beginsPhrase(w string) bool {
 	return !small[strings.ToLower(w[:n])] && isPhrase(w)
 }
 
-// Classes of bytes: aroundAddress bytes separate addresses and paths from the text around them,
-// addressByte bytes occur only in addresses and paths.
+// Classes of bytes. Bytes of the class aroundAddress separate an address or a path from the text around it. Bytes of
+// the class addressByte occur only in an address or a path.
 const (
 	otherByte = iota
 	aroundAddress
@@ -189,7 +190,7 @@ var addressClass = func() (t [256]uint8) {
 	return t
 }()
 
-// inAddress reports whether the word s[i:end] is part of an address or a path.
+// inAddress reports whether the joined word s[i:end] is part of an address or a path.
 func inAddress(s string, i, end int) bool {
 	for j := i - 1; j >= max(0, i-maxJoined) && addressClass[s[j]] != aroundAddress; j-- {
 		if addressClass[s[j]] == addressByte {
@@ -199,13 +200,14 @@ func inAddress(s string, i, end int) bool {
 	return end < len(s) && (addressClass[s[end]] == addressByte || strings.HasPrefix(s[end:], "://"))
 }
 
-// afterMark are words that do not follow the verb of an instruction, as in "object.Delete is gone".
+// afterMark are words that do not follow the verb of an instruction. So "object.Delete is gone" is a name in a
+// sentence, and "place.Send it" is an instruction.
 var afterMark = Set("to is was are were be has had have can will may and or for in on of at as by if when which " +
 	"that's returns return does did do " +
 	"method methods function functions call calls class event events field api documentation s")
 
-// beginsSentence reports whether a sentence begins at byte i of s, after a full stop without a
-// space: place.Send it.
+// beginsSentence reports whether a sentence begins at byte i of s, after a full stop without a space. In "place.Send
+// it", it begins at "Send".
 func beginsSentence(s string, i int) bool {
 	if i < 2 || tokenClass[s[i]]&inUpper == 0 || s[i-1] != '.' && s[i-1] != '!' && s[i-1] != '?' ||
 		byteClass[s[i-2]] == spaceByte {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maskText replaces removed text. Its first and last bytes cannot be part of a token, so that it
-// does not form a new carrier with the text around it.
+// maskText replaces removed text. Its brackets cannot be part of a token. So it does not form a new carrier together
+// with the text around it.
 const maskText = "[masked]"
 
 // Mask replaces the spans of s, given as byte offsets, with [masked]. Spans that overlap or touch
@@ -91,7 +91,7 @@ func CarrierSpans(s string, kinds ...Kind) []Span {
 
 // marks returns the positions of the carriers in a clean text.
 func (sc *scratch) marks(clean string) []Span {
-	sc.scanner.reset(clean, "", true) // as in Analyze, to find the same carriers
+	sc.scanner.reset(clean, "", true) // the same settings as in Analyze, so that the same carriers are found
 	sc.scanner.marking = true
 	sc.scanner.scan(nil, Hidden{})
 	marks := pairMarks(sc.scanner.marks)
@@ -106,9 +106,9 @@ type stretch struct {
 	same            bool // the two parts have the same bytes
 }
 
-// align returns the clean form of s and the mapping back to s. It cleans one character with its
-// marks at a time, at boundaries across which NFKC changes nothing (UAX #15, section 9.1). Only a
-// mark on an ASCII letter may be separated from it, which does not affect carriers.
+// align returns the clean form of s and the mapping from its bytes back to s. It cleans one character with its marks at
+// a time. It cuts only at boundaries across which NFKC changes nothing (UAX #15, section 9.1). One exception is a mark
+// on an ASCII letter, which may be cut off from the letter. That does not affect carriers.
 func (sc *scratch) align(s string) (string, []stretch) {
 	if plainASCII(s) {
 		return s, []stretch{{cleanEnd: len(s), rawEnd: len(s), same: true}}

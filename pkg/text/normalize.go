@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxMarks is the maximum number of combining marks that are kept on one character. Real scripts
-// use three or four at most. More are decoration or an attack on the reader.
+// maxMarks is the maximum number of combining marks that are kept on one character. Real scripts use three or four at
+// most. Further marks are decoration, or are meant to make the text unreadable.
 const maxMarks = 4
 
 // Hidden counts characters that a person does not see but a model reads. Joiners and selectors that
@@ -25,7 +25,7 @@ type Hidden struct {
 // Any reports whether there are hidden characters.
 func (h Hidden) Any() bool { return h != Hidden{} }
 
-// atLeast raises each count to that of o.
+// atLeast raises each count of h to the same count of o if that is higher.
 func (h *Hidden) atLeast(o Hidden) {
 	h.ZeroWidth, h.Bidi, h.Tags = max(h.ZeroWidth, o.ZeroWidth), max(h.Bidi, o.Bidi), max(h.Tags, o.Tags)
 	h.Selectors, h.Controls, h.Marks = max(h.Selectors, o.Selectors), max(h.Controls, o.Controls), max(h.Marks, o.Marks)
@@ -112,7 +112,7 @@ func (sc *scratch) clean(s string, h *Hidden) string {
 			next, _ := utf8.DecodeRuneInString(s[i+size:])
 			h.count(r, prev, next)
 		} else if r == 0xfdfa || r == 0xfdfb {
-			// NFKC would expand one of these to eleven bytes. They are kept unchanged.
+			// U+FDFA and U+FDFB are kept unchanged, because NFKC would make U+FDFA eleven times as long.
 			if len(run) > 0 {
 				out = appendNFKC(out, run, h)
 				run = run[:0]
@@ -134,7 +134,7 @@ func (sc *scratch) clean(s string, h *Hidden) string {
 	return string(out)
 }
 
-// controlLen returns the length of the control at the start of s: one byte, or a whole ANSI control
+// controlLen returns the length of the control at the start of s. A control is one byte, or a whole ANSI control
 // sequence, which a terminal does not show.
 func controlLen(s string) int {
 	if s[0] != 0x1b || len(s) < 2 || s[1] != '[' {
@@ -151,8 +151,8 @@ func controlLen(s string) int {
 	return 1
 }
 
-// appendNFKC appends the NFKC form of run, which has no ASCII. It drops characters that are
-// invisible after normalization, and marks beyond maxMarks.
+// appendNFKC appends the NFKC form of run. run must have no ASCII characters. appendNFKC drops characters that are
+// invisible after normalization, and more than maxMarks marks on one character.
 func appendNFKC(out, run []byte, h *Hidden) []byte {
 	from := len(out)
 	if norm.NFKC.IsNormal(run) {
@@ -167,7 +167,7 @@ func appendNFKC(out, run []byte, h *Hidden) []byte {
 		case r < utf8.RuneSelf:
 			marks = 0
 		case invisible(r):
-			i += size // U+034F, which NFKC inserts in long stacks of marks
+			i += size // skip U+034F, which NFKC inserts in long stacks of marks
 			continue
 		case isMark(r):
 			if marks++; marks > maxMarks {
@@ -188,7 +188,7 @@ func appendNFKC(out, run []byte, h *Hidden) []byte {
 func (sc *scratch) fold(clean string) []byte {
 	out := sc.folded[:0]
 	space := true    // true drops white space at the start
-	compose := false // a mark follows a letter that was made lower case
+	compose := false // a mark follows a letter that was made lower case, so the result may need NFKC again
 	lowered := false
 	for i := 0; i < len(clean); {
 		c := clean[i]
@@ -252,8 +252,8 @@ func appendFolded(out []byte, r rune) []byte {
 	return utf8.AppendRune(out, l)
 }
 
-// isMark reports whether r is a combining mark. The range checks exclude letters of the common
-// scripts quickly.
+// isMark reports whether r is a combining mark. It first compares r with ranges that have the letters of the common
+// scripts, because that is fast.
 func isMark(r rune) bool {
 	if r < 0x300 || r >= 0x370 && r < 0x483 || r >= 0x3041 && r < 0x3099 || r >= 0x30a0 && r < 0xa66f ||
 		r >= 0xac00 && r < 0xfb1e {
@@ -286,8 +286,8 @@ const (
 	tagCancel = 0xe007f
 )
 
-// flagTags returns the length of a tag sequence at the start of s that makes the black flag before
-// it a regional flag: at most five letters, then U+E007F. It returns 0 if there is none.
+// flagTags returns the length of the tag sequence at the start of s. Such a sequence of at most five letters and
+// U+E007F makes the black flag before it the flag of a region. flagTags returns 0 if s does not begin with one.
 func flagTags(s string) int {
 	for i, n := 0, 0; i < len(s) && n < 6; n++ {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -308,8 +308,8 @@ func (h *Hidden) count(r, prev, next rune) {
 	case r < 0xa0:
 		h.Controls++
 	case r == 0x200c || r == 0x200d:
-		// Joiners are normal between letters of scripts that need them and between emoji, all of
-		// which are at or above U+0590.
+		// A joiner is normal only between letters of scripts that need it, and between emoji. All of these are at or
+		// above U+0590.
 		if prev < 0x590 || next < 0x590 || invisible(next) {
 			h.ZeroWidth++
 		}

@@ -26,17 +26,16 @@ type Uint48s []uint64
 const (
 	phraseWords  = 3
 	wholePhrases = 24   // phrases up to which the sample is complete
-	smallWindow  = 3    // samples every second phrase on average; an extract of five content words is always recognized
-	maxPhrases   = 4096 // the window grows so that the sample of one text has about half of this
+	smallWindow  = 3    // keeps every second phrase on average, and at least one of any five consecutive content words
+	maxPhrases   = 4096 // the window grows until the sample of one text has at most about half of this number
 	mask48       = 1<<48 - 1
 )
 
-// In returns the share of p's phrases that are in q, from 0 to 1.
+// In returns the share of p's phrases that are also in q, from 0 to 1.
 func (p Phrases) In(q Phrases) float64 {
 	mine := p.Hashes
 	if q.Window > p.Window {
-		// Sample p as sparsely as q. A text that was sampled with a window keeps about one phrase
-		// in (Window+1)/2.
+		// Sample p as sparsely as q. With a window, about one phrase in (Window+1)/2 remains.
 		window := q.Window
 		if p.Window > 1 {
 			window = max(1, 2*q.Window/(p.Window+1))
@@ -59,7 +58,7 @@ func (p Phrases) In(q Phrases) float64 {
 	return float64(common) / float64(len(mine))
 }
 
-// phraseSet collects the phrases of a content and of its decoded parts.
+// phraseSet collects the phrases of a content and of the parts of it that were decoded.
 type phraseSet struct {
 	window int
 	hashes []uint64
@@ -72,7 +71,7 @@ func (p *phraseSet) reset() {
 	p.window, p.full = 0, false
 	p.hashes = p.hashes[:0]
 	if p.seen == nil || len(p.seen) > 512 {
-		p.seen = map[uint64]struct{}{} // a new map, because clear takes time in proportion to the capacity
+		p.seen = map[uint64]struct{}{} // a new map, because the time to clear the old one grows with its capacity
 	}
 	clear(p.seen)
 }
@@ -84,7 +83,7 @@ func (p *phraseSet) add(words []uint64) {
 	if len(p.all) > wholePhrases {
 		window = smallWindow
 		if 2*len(p.all)/(window+1) > maxPhrases/2 {
-			p.all = distinct(p.all) // repeated filler must not reduce the sample of the rest
+			p.all = distinct(p.all) // filler that is repeated must not make the sample of the other phrases smaller
 		}
 		for 2*len(p.all)/(window+1) > maxPhrases/2 {
 			window *= 2
@@ -154,9 +153,9 @@ func join(a, b uint64) uint64 {
 	return hi ^ lo ^ bits.RotateLeft64(a, 17)
 }
 
-// winnow appends the lowest hash of every window of consecutive hashes, each position once. If
-// there are fewer hashes than a window, it appends the lowest of all. It searches for the minimum
-// again only when the previous one leaves the window.
+// winnow appends the lowest hash of every window of consecutive hashes. It appends a position only once, even if it is
+// the lowest of several windows. If there are fewer hashes than a window has, it appends the lowest of all. It searches
+// for the minimum again only when the previous minimum leaves the window.
 func winnow(out, hashes []uint64, window int) []uint64 {
 	if window <= 1 || len(hashes) <= window {
 		if window > 1 && len(hashes) > 0 {
@@ -190,15 +189,14 @@ func winnow(out, hashes []uint64, window int) []uint64 {
 	return out
 }
 
-// words splits a normalized text and returns the hashes of its content words and of all words. If
-// there are too few content words, both results are all words. The results are valid until the next
-// call.
+// words splits a normalized text and returns the hashes of its content words, and of all its words. If there are too
+// few content words to form a phrase, content has all words. The results are valid until the next call.
 func (sc *scratch) words(normal []byte) (content, all []uint64) {
 	content, all = sc.contentWords[:0], sc.allWords[:0]
 	for i := 0; i < len(normal); {
 		h, next := scanWord(normal, i)
 		if next == i {
-			// Escaped line ends in quoted JSON separate words too.
+			// An escaped line end in quoted JSON separates words too.
 			if normal[i] == '\\' && i+1 < len(normal) && (normal[i+1] == 'n' || normal[i+1] == 'r' || normal[i+1] == 't') {
 				next++
 			}
@@ -269,8 +267,8 @@ func unspaced(r rune) bool {
 		unicode.IsLetter(r)
 }
 
-// stopWords are function words, which do not make a phrase distinctive. Negations are not among
-// them.
+// stopWords are function words. They do not make a phrase distinctive, so they are not content words. Negations do not
+// belong to them.
 var stopWords = newWordSet(`
 a about after all also am an and any are as at be because been before being but by can could did do
 does for from had has have he her here hers him his how i if in into is it its just may me might more
@@ -312,7 +310,8 @@ func (u Uint48s) MarshalText() ([]byte, error) { return u.AppendText(nil) }
 func (u Uint48s) AppendText(b []byte) ([]byte, error) {
 	b = slices.Grow(b, 8*len(u))
 	for ; len(u) > 0; u = u[min(len(u), 32):] {
-		var some [6*32 + 2]byte // whole groups of three bytes, except in the last one
+		// 32 hashes of 6 bytes, a multiple of three, as base64 needs; 2 more bytes for AppendUint64
+		var some [6*32 + 2]byte
 		raw := some[:0]
 		for _, h := range u[:min(len(u), 32)] {
 			raw = binary.LittleEndian.AppendUint64(raw, h)[:len(raw)+6]

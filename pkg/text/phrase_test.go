@@ -24,8 +24,8 @@ func TestAnExtractOverlapsWithItsSource(t *testing.T) {
 	if got := overlap(source, source); got != 1 {
 		t.Errorf("itself: %v", got)
 	}
-	// Any five consecutive content words of a text that is sampled with the small window have a
-	// phrase in common with it.
+	// A text that was sampled with the small window has a phrase in common with any five consecutive content words of
+	// it.
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOfN(rapid.StringMatching(`[b-z]{5,9}`), 60, 400).Draw(t, "words")
 		from := rapid.IntRange(0, len(words)-10).Draw(t, "from")

@@ -2,9 +2,9 @@ package text
 
 import "strings"
 
-// scanner reads a clean text once and finds its carriers and encoded spans. A token is a run of
-// bytes that can occur in addresses, paths and numbers. Most tokens are ordinary words and are
-// skipped based on the classes of their bytes.
+// scanner reads a clean text once and finds its carriers and encoded spans. A token is a run of bytes that can occur in
+// addresses, paths and numbers. Most tokens are ordinary words. The classes of their bytes show that, and the scanner
+// skips them.
 type scanner struct {
 	s        string
 	via      string
@@ -16,19 +16,19 @@ type scanner struct {
 	full    bool           // more spans were found than are kept
 	regions [3]region      // url, html, escape
 	letters region         // a run of single letters
-	wrap    wrap           // the base64 text over several lines that was read last
+	wrap    wrap           // the text over several lines that was read last as base64
 
-	marking bool   // record the positions of carriers, not their values
+	marking bool   // instead of values, record the positions of carriers in marks
 	marks   []Span // these positions; Kind is the carrier's kind
 }
 
-// region is a part of the text whose encoded characters are close to each other.
+// region is a part of the text that has encoded characters close to each other, such as %20 or &amp;.
 type region struct {
 	start, end int
 	count      int
 }
 
-// Classes of bytes in tokens; a byte of no class ends a token.
+// Classes of the bytes that tokens consist of. A byte without a class ends a token.
 const (
 	inLower = 1 << iota
 	inUpper
@@ -62,8 +62,8 @@ var tokenClass = func() (t [256]uint16) {
 
 const (
 	regionGap  = 128 // maximum distance in bytes between encoded characters of one region
-	regionEdge = 64  // bytes around a region that are decoded as context
-	minSpaced  = 6   // minimum number of single letters in a row for a spaced-out word
+	regionEdge = 64  // bytes before and after a region that are decoded together with it
+	minSpaced  = 6   // minimum number of single letters in a row that are read as one spaced-out word
 	minEncoded = 16  // minimum number of characters of base64 or hex
 )
 
@@ -79,10 +79,10 @@ func (sc *scanner) reset(s, via string, decoding bool) {
 	clear(sc.perKind)
 }
 
-// keep adds a carrier at the position of the current token.
+// keep adds a carrier. Its position is that of the token that is being read.
 func (sc *scanner) keep(kind Kind, value string) { sc.keepAt(kind, value, 0, 0) }
 
-// keepAt adds a carrier at another position than its token.
+// keepAt adds a carrier at the position s[start:end], which is not that of the token that is being read.
 func (sc *scanner) keepAt(kind Kind, value string, start, end int) {
 	if sc.marking {
 		sc.marks = append(sc.marks, Span{Kind: string(kind), Start: start, End: end})
@@ -91,8 +91,8 @@ func (sc *scanner) keepAt(kind Kind, value string, start, end int) {
 	sc.out.add(kind, value, sc.via)
 }
 
-// place sets the position of the marks from index n on that have none: the token s[start:end],
-// without punctuation at its end.
+// place sets the position of all marks from index n on that have no position yet. The position is the token
+// s[start:end] without punctuation at its end.
 func (sc *scanner) place(n, start, end int) {
 	for end > start+1 && (sc.s[end-1] == '.' || sc.s[end-1] == ':') {
 		end--
@@ -104,7 +104,7 @@ func (sc *scanner) place(n, start, end int) {
 	}
 }
 
-// room reports whether another span of the kind may be kept.
+// room reports whether another encoded span of this kind may be kept. If not, it records that a span was left out.
 func (sc *scanner) room(kind string) bool {
 	if sc.perKind[kind] == maxPerEncoding {
 		sc.full = true
@@ -154,7 +154,7 @@ func (sc *scanner) scan(out *carrierSet, h Hidden) []Span {
 				continue
 			}
 			if mask&inDot == 0 || strings.IndexByte(s[start:i-1], '.') < 0 {
-				continue // a word, perhaps at the end of a sentence
+				continue // an ordinary word, perhaps with the punctuation that ends a sentence
 			}
 		}
 		marked := len(sc.marks)
@@ -170,7 +170,7 @@ func (sc *scanner) scan(out *carrierSet, h Hidden) []Span {
 	return sc.spans
 }
 
-// delimiter handles a byte outside tokens and returns where to continue.
+// delimiter handles byte i, which is not part of a token. It returns the byte at which scanning continues.
 func (sc *scanner) delimiter(i int) int {
 	s := sc.s
 	switch s[i] {
@@ -247,7 +247,7 @@ func (sc *scanner) closeRegion(kind int) {
 	for end < len(sc.s) && end-r.end < regionEdge && sc.s[end] != '\n' {
 		end++
 	}
-	// Extend to whole words, or at least to whole characters.
+	// Extend the region to whole words, or at least to whole characters.
 	if i := strings.IndexAny(sc.s[start:r.start], " \t"); i >= 0 && start > 0 && sc.s[start-1] > ' ' {
 		start += i + 1
 	}
@@ -263,7 +263,7 @@ func (sc *scanner) closeRegion(kind int) {
 	sc.span(regionKinds[kind], start, end)
 }
 
-// letter records a token of one letter or digit.
+// letter records a token that is one letter or digit: several in a row may be a spaced-out word.
 func (sc *scanner) letter(i int) {
 	r := &sc.letters
 	if r.count > 0 && i-r.end > 3 {
@@ -284,8 +284,8 @@ func (sc *scanner) closeLetters() {
 	}
 }
 
-// token examines the token s[start:end], which is not a plain word. It returns where to continue,
-// which may be after the token.
+// token examines the token s[start:end], which is not a plain word. It returns the byte at which scanning continues.
+// That byte may be after the token, because some carriers have several tokens.
 func (sc *scanner) token(start, end int, mask uint16) int {
 	s := sc.s
 	tok := s[start:end]
@@ -297,7 +297,7 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 	if mask&inUpper != 0 && len(tok) >= awsID {
 		sc.awsWithin(tok, start)
 	}
-	composed := len(tok) >= minSecret && mask&^(inLetters|inDigit) != 0 // a key may be a part of the token
+	composed := len(tok) >= minSecret && mask&^(inLetters|inDigit) != 0 // a key may be only a part of such a token
 	if mask&inAt != 0 {
 		if composed {
 			sc.secretsWithin(tok, start)
@@ -356,8 +356,7 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 	return end
 }
 
-// spacedOut reports whether tok is single characters with the same separator between them, as in
-// i-g-n-o-r-e.
+// spacedOut reports whether tok consists of single characters with the same separator between them, as in i-g-n-o-r-e.
 func spacedOut(tok string) bool {
 	sep := tok[1]
 	if isAlnum(sep) {
@@ -371,8 +370,8 @@ func spacedOut(tok string) bool {
 	return true
 }
 
-// plusForSpace reports whether tok is at least three words with plus signs between them, as in a
-// query.
+// plusForSpace reports whether tok consists of at least three words that are joined by plus signs, as in the query of a
+// URL.
 func plusForSpace(tok string) bool {
 	n := 0
 	for i := range len(tok) {
@@ -387,8 +386,8 @@ func plusForSpace(tok string) bool {
 	return n > 1
 }
 
-// encodedRun looks for base64 and hex in the token s[start:end]. It follows a run over wrapped
-// lines.
+// encodedRun looks for base64 and hex in the token s[start:end]. If base64 continues on the next lines, it reads them
+// too.
 func (sc *scanner) encodedRun(start, end int) (int, bool) {
 	s := sc.s
 	found := false
@@ -414,7 +413,7 @@ func (sc *scanner) encodedRun(start, end int) (int, bool) {
 		if !mixed(s[from:i]) || !sc.room(encBase64) {
 			continue
 		}
-		// Decoding the beginning is enough to exclude words and identifiers.
+		// If the beginning does not decode to text, the run is a word or an identifier, not base64.
 		if decodeBase64(s[from:min(i, from+minEncoded)]) == "" && decodeBase64(s[from:min(i, from+4*minEncoded)]) == "" {
 			continue
 		}

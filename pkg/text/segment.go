@@ -7,24 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// Segment is a part of a content that is read separately: a string of a JSON, YAML or Python
-// document, a cell of a table, the text of an element, or the plain text between them. A content
-// without such notation is one segment.
+// Segment is a part of a content that is read separately. It is a string of a JSON, YAML or Python document, a cell of
+// a table, the text of an HTML or XML element, or the plain text between such parts. A content without any of these
+// notations is one segment.
 type Segment struct {
 	// Text is decoded and clean: escapes and character references are resolved, tags and invisible
 	// characters are removed, line breaks are kept.
 	Text string
 	// Key is the name of the member, column or element that contains the text.
 	Key string
-	// Record is the number of an object, row or element. Adjacent segments with the same number
+	// Record is the number of the object, row or element that contains the text. Adjacent segments with the same number
 	// belong to the same record.
 	Record int
 }
 
-// Segments splits a content at its notation. Nested notations (JSON in a string of JSON) are
-// followed to a depth of five. The parser is lenient, as models are: it reads broken, truncated and
-// embedded documents as far as possible and leaves no text out. Time and size are linear in the
-// content.
+// Segments splits a content at its notation. It also splits a string that has a notation itself (JSON in a string of
+// JSON), to a depth of five. The parser is lenient, as models are. It reads broken, truncated and embedded documents as
+// far as possible and leaves no text out. Time and size are linear in the content.
 func Segments(content string) []Segment {
 	sc := newScratch()
 	defer sc.free()
@@ -37,7 +36,7 @@ func Segments(content string) []Segment {
 // Limits of a segmenter.
 const (
 	maxNested   = 5
-	maxSegments = 4096 // further texts are added to the last segment
+	maxSegments = 4096 // the texts of further segments are appended to the last one
 	maxTag      = 4096 // bytes of one tag
 	maxKey      = 64   // bytes; a longer key is treated as text
 )
@@ -48,7 +47,7 @@ type segmenter struct {
 	segs    []Segment
 	hidden  Hidden // hidden characters that decoding revealed
 	record  int
-	decoded bool // a segment differs from the bytes that it was read from
+	decoded bool // the text of a segment differs from the bytes that it was read from
 	rest    strings.Builder
 }
 
@@ -87,7 +86,7 @@ const (
 	recordBreak  = '\x1e'
 )
 
-// linesOf returns [View.Lines] for the clean text that g has read, and normal, its normal form.
+// linesOf returns [View.Lines] for the clean text that g has read. normal is the normal form of this text.
 func (g *segmenter) linesOf(clean, normal string) string {
 	switch {
 	case !g.plain():
@@ -129,7 +128,7 @@ func (g *segmenter) add(s, key string, depth int) {
 	g.segs = append(g.segs, Segment{Text: s, Key: key, Record: g.record})
 }
 
-// Bits for the characters that a notation needs.
+// One bit for each character that a notation needs. A text without the character does not have the notation.
 const (
 	signQuote = 1 << iota
 	signTag
@@ -190,11 +189,11 @@ func (g *segmenter) text(s, key string, m uint8, depth int) {
 	g.add(s, key, depth)
 }
 
-// literals splits a text at quoted strings in the positions that a document has them: after a
-// brace, comma or colon, and before one. It reports whether there is any.
+// literals splits a text at its quoted strings. A quoted string counts only where a document has one: after a brace,
+// comma or colon, and before one of these. literals reports whether the text has such a string.
 func (g *segmenter) literals(s, key string, depth int) bool {
 	from, found := 0, false
-	last := byte('{') // the last byte that is not a space; at the start, as after a brace
+	last := byte('{') // the last byte that is not a space; the start of the text counts as after a brace
 	tag := false      // inside a tag, quotes belong to attributes
 	name := ""
 	document := strings.IndexByte("{[\"'", strings.TrimLeft(s, " \t\r\n\ufeff")[0]) >= 0
@@ -268,8 +267,8 @@ func backOver(s string, i int) int {
 	return i
 }
 
-// literalEnd returns the position of the quotation mark that closes the string at byte i. It also
-// reports whether the text after it may follow a string.
+// literalEnd returns the position of the quotation mark that closes the string at byte i. It also reports whether the
+// text after this mark is one that may follow a string.
 func literalEnd(s string, i int) (int, bool) {
 	q := s[i]
 	for j := i + 1; j < len(s); j++ {
@@ -354,14 +353,14 @@ func (g *segmenter) between(s string, depth int) (name string) {
 	return name
 }
 
-// constants are words of documents that are not text.
+// constants are words of JSON, YAML and Python documents that are values, not text.
 var constants = map[string]bool{"true": true, "false": true, "null": true, "True": true, "False": true, "None": true,
 	"e": true, "E": true, "nan": true, "NaN": true}
 
 func asciiLetter(c byte) bool { return tokenClass[c]&inLetters != 0 }
 
-// bareEscapes reports whether an unquoted text contains escapes, so that it once was a string.
-// Windows paths contain backslashes too and do not count.
+// bareEscapes reports whether a text without quotation marks contains escapes, which shows that it was once a string.
+// The backslashes of a Windows path do not count.
 func bareEscapes(s string) bool {
 	for i := strings.IndexByte(s, '\\'); i >= 0 && i+1 < len(s); {
 		switch s[i+1] {
@@ -374,7 +373,7 @@ func bareEscapes(s string) bool {
 				return true
 			}
 		case 'n', 'r', 't':
-			// \nDelete, .\ndelete and \n are line breaks. C:\new is a path.
+			// \n is a line break in "\nDelete", in ".\ndelete" and at the end. In C:\new it is a part of a path.
 			next := byte(' ')
 			if i+2 < len(s) {
 				next = s[i+2]
@@ -398,9 +397,9 @@ func bareEscapes(s string) bool {
 	return false
 }
 
-// table splits a text with separated values into its cells and reports whether it is one. A table
-// has at least two lines with the same number of one separator, or three lines if each has one
-// separator only.
+// table splits a text with separated values into its cells, and reports whether the text is a table. In a table, all
+// lines have the same number of one separator. A table has at least two lines, or three if each line has only one
+// separator and the separator is not a tab.
 func (g *segmenter) table(s string, depth int) bool {
 	body := strings.Trim(s, "\r\n")
 	for _, sep := range []byte{'\t', '|', ';', ','} {

@@ -6,14 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// shortLine is the maximum length in bytes of a line that was broken on purpose. Lines of wrapped
-// text are longer.
+// shortLine is a length in bytes. A shorter line was broken on purpose. A line that an editor wrapped is longer.
 const shortLine = 45
 
-// lines returns the normal form of a clean text that keeps the places where a clause may begin:
-// line breaks (unless a wrapped line continues), list marks, dashes, symbols, and capitals after a
-// full stop. Joined phrases are split into words. The result is valid until the next call of lines
-// or fold.
+// lines returns the normal form of a clean text, with a mark at each place where a clause may begin: at a line break
+// (unless the line before it was only wrapped), a list mark, a dash, a symbol, and a capital letter after a full stop.
+// Joined words that read as a phrase are split. The result is valid until the next call of lines or fold.
 func (sc *scratch) lines(s string) []byte {
 	buf := sc.marked[:0]
 	changed := false
@@ -24,7 +22,8 @@ func (sc *scratch) lines(s string) []byte {
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
 			switch {
-			case r == utf8.RuneError: // half a character; a model that drops it joins the parts of the word
+			// half a character: drop it, as a model may, so that the two parts of the word are joined
+			case r == utf8.RuneError:
 			case partsClauses(r):
 				buf, changed = append(buf, recordBreak), true
 			default:
@@ -70,7 +69,7 @@ func (sc *scratch) lines(s string) []byte {
 	return out
 }
 
-// partsClauses reports whether r is a dash, a bullet, an arrow or another symbol.
+// partsClauses reports whether r is a dash, a bullet, an arrow or another symbol, at which a clause may begin.
 func partsClauses(r rune) bool {
 	switch {
 	case r == '·', r == '«', r == '»', r == '¶':
@@ -81,7 +80,8 @@ func partsClauses(r rune) bool {
 	return unicode.In(r, unicode.Pd, unicode.Po, unicode.So, unicode.Sm)
 }
 
-// hasBreaks reports whether the result of lines may differ from the normal form of s.
+// hasBreaks reports whether lines may return something else than the normal form of s. If not, lines need not be
+// called.
 func hasBreaks(s string) bool {
 	inside := false // the previous byte is inside a word or ends a sentence
 	for i := range len(s) {
@@ -109,8 +109,8 @@ func hasBreaks(s string) bool {
 	return skipMarks(s) > 0
 }
 
-// appendWord appends the byte or joined word at byte i of s and returns its end. parted is set if
-// it appended a clause break.
+// appendWord appends the byte or the joined word at byte i of s to buf. It returns the end of what it appended. parted
+// is set if it appended a mark for the beginning of a clause.
 func appendWord(buf []byte, s string, i int) (end int, to []byte, parted bool) {
 	c := s[i]
 	if !isAlnum(c) {
@@ -140,13 +140,13 @@ func appendWord(buf []byte, s string, i int) (end int, to []byte, parted bool) {
 	return end, append(buf, s[i:end]...), parted
 }
 
-// continues reports whether a line continues the previous one.
+// continues reports whether the line s continues the sentence of the line before it.
 func continues(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
 	return unicode.IsLower(r)
 }
 
-// skipMarks returns the length of list, heading and quotation marks at the start of a line.
+// skipMarks returns the length of the marks at the start of a line that make it a list item, a heading or a quotation.
 func skipMarks(s string) int {
 	i := 0
 	for i < len(s) {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// markup splits a text with HTML or XML tags and reports whether there is a tag. Inline elements
-// join the text around them. All others split it. If the text is not a document but only contains
-// some tags, they split it by a line break only. Comments and attribute values of several words are
-// texts too.
+// markup splits a text with HTML or XML tags, and reports whether the text has a tag. An inline element is joined with
+// the text around it. Any other element is a segment of its own. If the text is not a document but only contains some
+// tags, such a tag becomes a line break instead. A comment is a text too, and so is an attribute value of several
+// words.
 func (g *segmenter) markup(s, key string, depth int) bool {
 	document := strings.HasPrefix(strings.TrimLeft(s, " \t\r\n\ufeff"), "<")
 	var b strings.Builder
@@ -21,7 +21,7 @@ func (g *segmenter) markup(s, key string, depth int) bool {
 			b.Reset()
 		}
 	}
-	var aside []string // comments and attributes, which follow their surrounding text
+	var aside []string // comments and attribute values; they are added after the text around them
 	for i := 0; i < len(s); {
 		at := strings.IndexByte(s[i:], '<')
 		if at < 0 {
@@ -63,7 +63,7 @@ func (g *segmenter) markup(s, key string, depth int) bool {
 	return true
 }
 
-// inner reads the text of an element, after decoding its character references.
+// inner reads the text of an element. It first decodes the character references in the text.
 func (g *segmenter) inner(s, key string, depth int) {
 	if strings.IndexByte(s, '&') >= 0 {
 		s = html.UnescapeString(s)
@@ -80,7 +80,7 @@ type tag struct {
 	texts           []string // the text of a comment, or attribute values
 }
 
-// inlineTags are the HTML elements that do not split a line.
+// inlineTags are the HTML elements that do not begin a new line.
 var inlineTags = Set("a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr " +
 	"q s samp small span strike strong sub sup time tt u var wbr")
 
@@ -160,8 +160,8 @@ func notOfTag(r rune) bool {
 	return r >= utf8.RuneSelf || !isAlnum(byte(r)) && !strings.ContainsRune(":_-[", r)
 }
 
-// attributeTexts returns the attribute values of several words. If there is no attribute, it
-// returns the whole text.
+// attributeTexts returns the attribute values that have several words. If there is no attribute, it returns the text
+// whole.
 func attributeTexts(whole, attributes string) (out []string) {
 	if strings.IndexByte(attributes, '=') < 0 {
 		return []string{whole}

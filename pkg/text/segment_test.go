@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// writings are the notations in which a text may reach a model.
+// writings are the notations in which a text may reach a model. Each writes the same text.
 var writings = []struct {
 	name  string
 	write func(text string) string

@@ -11,8 +11,8 @@ import (
 //	<<<lazaret-data 0123456789ab label>>>
 //	<<<lazaret-end 0123456789ab>>>
 //
-// Both begin with the same delimiter. The content between them cannot contain it: every text that
-// reads as the delimiter is broken up.
+// Both begin with the same delimiter, <<<lazaret. The content between the markers cannot contain the delimiter:
+// Spotlight changes every text that reads as one.
 const (
 	markBrackets = "<<<"
 	markWord     = "lazaret"
@@ -26,16 +26,15 @@ const (
 	maxNote  = 300 // characters; about three terminal lines
 )
 
-// Spotlight wraps untrusted text between two marker lines, so that a model can be told that nothing
-// between them is an instruction. The technique is delimiting, from Hines et al., "Defending
-// Against Indirect Prompt Injection Attacks With Spotlighting" (2024).
+// Spotlight wraps untrusted text between two marker lines, so that a model can be told that nothing between them is an
+// instruction. The technique is delimiting, from Hines et al., "Defending Against Indirect Prompt Injection Attacks
+// With Spotlighting" (2024).
 //
-// The markers have a tag: the first 12 hexadecimal digits of the SHA-256 of the content. The paper
-// uses a random tag that is hard to guess. Here, equal contents must give equal results. Markers
-// cannot be forged because the delimiter is broken up in the content, also if it is written with
-// look-alikes, in other case, or with spaces or hidden characters. All other content is unchanged.
-// The label may be untrusted too. It is reduced to one line of at most 80 characters without angle
-// brackets.
+// The markers have a tag: the first 12 hexadecimal digits of the SHA-256 of the content. The paper uses a random tag
+// instead, which is hard to guess. Here the tag is not random, because equal contents must give equal results. The
+// content cannot contain a forged marker, because Spotlight changes every delimiter in it. It also finds a delimiter
+// that is written with look-alikes, in other case, or with spaces or hidden characters. All other content is unchanged.
+// The label may be untrusted too. It is reduced to one line of at most 80 characters without angle brackets.
 //
 // Spotlight marks text but does not make it harmless: a model may still follow it.
 func Spotlight(s, label string) string {
@@ -48,10 +47,9 @@ func Spotlight(s, label string) string {
 	return openMark + tag + label + markTail + "\n" + s + "\n" + closeMark + tag + markTail
 }
 
-// Unspotlight parses the output of [Spotlight] and returns the content between the markers. ok is
-// false for any other text: markers of another form, a tag that does not match the content, a
-// delimiter in the content. The tag has no key, so ok says that the form is intact, not who made
-// it.
+// Unspotlight parses the output of [Spotlight] and returns the content between the markers. ok is false for any other
+// text: markers of another form, a tag that does not match the content, a delimiter in the content. The tag has no key,
+// so anybody can compute it. ok says that the form is intact, not who made it.
 func Unspotlight(s string) (content, label string, ok bool) {
 	first, rest, ok := strings.Cut(s, "\n")
 	last := strings.LastIndexByte(rest, '\n')
@@ -90,12 +88,12 @@ func cleanLabel(label string) string {
 	}, Inert(label)), maxLabel)
 }
 
-// neutral breaks up every delimiter in s: each part that reads as one becomes ·lazaret. The dot
-// cannot be part of a delimiter. It is not ASCII, so it cannot be part of a terminal control
-// sequence either. Therefore the text around it cannot form a new delimiter.
+// neutral changes every part of s that reads as a delimiter: <<<lazaret becomes ·lazaret. The dot cannot be part of a
+// delimiter. It is not ASCII, so it cannot be part of a terminal control sequence either. Therefore the text around it
+// cannot form a new delimiter.
 //
-// A model reads a control sequence as written, and [Normalize] drops it. neutral breaks up the
-// delimiters of both readings.
+// A model reads the characters of a control sequence, and [Normalize] drops them. So there are two readings of s.
+// neutral changes the delimiters of both.
 func neutral(s string) string {
 	if !strings.ContainsAny(s, "zZ") && plainASCII(s) {
 		return s
@@ -107,12 +105,12 @@ func neutral(s string) string {
 	return s
 }
 
-// breakDelimiters breaks up the delimiters in one reading of s. skip returns the length of the
-// control at the start of a text.
+// breakDelimiters changes the delimiters in one reading of s: with control sequences, or without them. skip returns the
+// length of the control at the start of a text that this reading leaves out.
 func breakDelimiters(s string, skip func(string) int) string {
 	var b strings.Builder
 	done := 0                      // bytes of s that were copied to b
-	matched, starts := 0, [3]int{} // bytes of the delimiter read so far, and offsets of the last brackets
+	matched, starts := 0, [3]int{} // bytes of the delimiter matched so far, and offsets of the last three brackets
 	for i := 0; i < len(s); {
 		from, seen := i, ""
 		if c := s[i]; byteClass[c] == controlByte {
@@ -150,9 +148,9 @@ func breakDelimiters(s string, skip func(string) int) string {
 	return b.String()
 }
 
-// step reads the byte c at offset at, after n bytes of the delimiter, and returns the new number of
-// matched bytes. starts has the offsets of the last three brackets. If there are more than three in
-// a row, the delimiter begins with the last three.
+// step reads byte c at offset at, when n bytes of the delimiter have been matched, and returns the new number of
+// matched bytes. starts has the offsets of the last three brackets. If more than three brackets follow each other, the
+// last three belong to the delimiter.
 func step(n int, c byte, at int, starts *[3]int) int {
 	switch {
 	case c == '<' && n <= len(markBrackets):

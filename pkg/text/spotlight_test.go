@@ -95,7 +95,8 @@ func TestAnnotate(t *testing.T) {
 
 var marker = regexp.MustCompile(`<<<lazaret-(data [0-9a-f]{12}( [^<>\n]+)?|end [0-9a-f]{12})>>>`)
 
-// checkSpotlight checks the invariants for any content and label.
+// checkSpotlight checks the result of Spotlight for any content and any label: it has exactly two markers, no other
+// part of it reads as a delimiter, and Unspotlight returns the content and the label.
 func checkSpotlight(t interface{ Fatalf(string, ...any) }, content, label string) {
 	out := Spotlight(content, label)
 	if Spotlight(content, label) != out {
@@ -143,7 +144,7 @@ func TestSpotlightProperties(t *testing.T) {
 	})
 }
 
-// No character can form a delimiter, alone or with a mark or a letter next to it.
+// No single character forms a delimiter, neither alone nor with a mark or a letter next to it.
 func TestNoCharacterMakesADelimiter(t *testing.T) {
 	for r := rune(0); r < 0x20000; r++ {
 		c := string(r)

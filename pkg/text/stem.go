@@ -6,11 +6,11 @@ import (
 	porter2 "github.com/kljensen/snowball/english"
 )
 
-// maxStem is the maximum length in bytes of a word that is stemmed.
+// maxStem is a length in bytes. Longer words are not stemmed.
 const maxStem = 24
 
-// stems caches recent stems. Computing a stem takes microseconds, and texts have few different words.
-// A word is in one of two places, so that two frequent words do not replace each other.
+// stems caches recent stems, because computing one takes microseconds and texts have few different words. A word can be
+// in one of two places, so two frequent words need not replace each other.
 var stems [1 << 13][2]atomic.Pointer[stemmed]
 
 // stemmed is a word with the term of its stem.
@@ -19,14 +19,14 @@ type stemmed struct {
 	term Term
 }
 
-// Stem returns the term of the words with this English stem, as [Terms] returns it.
+// Stem returns the term of all words with this English stem. It is the same term as in the result of [Terms].
 func Stem(stem string) Term {
 	h, _ := scanWord([]byte(stem), 0)
 	return Term(h & mask48)
 }
 
-// stemTerm returns the term of the stem of a folded word. It uses the Porter2 stemmer for words of
-// English letters, and removes frequent English endings from others.
+// stemTerm returns the term for the stem of a folded word. It uses the Porter2 stemmer for words that consist of
+// English letters. From other words it only removes frequent English endings.
 func stemTerm(word []byte, hash uint64) Term {
 	for _, c := range word {
 		if c < 'a' || c > 'z' {

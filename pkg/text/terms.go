@@ -3,12 +3,12 @@ package text
 // Term is a search term: the 48-bit hash of a word's stem.
 type Term uint64
 
-// maxTermText is the part of a text that [Terms] reads, in bytes.
+// maxTermText is the number of bytes of a text that [Terms] reads.
 const maxTermText = 64 << 10
 
-// Terms returns the words of a text in order, at most limit: folded as in [Normalize], stemmed,
-// without function words. In scripts without spaces each character is a word. Terms reads the first
-// 64 KiB of the text.
+// Terms returns the first words of a text in order, at most limit. The words are folded as in [Normalize] and stemmed.
+// Function words are left out. In scripts without spaces each character is a word. Terms reads only the first 64 KiB of
+// the text.
 func Terms(s string, limit int) []Term {
 	sc := newScratch()
 	defer sc.free()
@@ -32,6 +32,6 @@ func Terms(s string, limit int) []Term {
 	return out
 }
 
-// Label returns the term of a property such as "agent" and its value. No word of a text has the
-// same term, except for hash collisions.
+// Label returns a term that stands for a property and its value, such as "agent" and the agent's name. It differs from
+// the terms of all words, except for hash collisions.
 func Label(name, value string) Term { return Term(hashText("\x00"+name+"\x00", value) & mask48) }

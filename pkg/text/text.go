@@ -14,15 +14,16 @@ const Version = 2
 // Features is the result of [Analyze] for one content. It is stored in ledger entries, so its JSON
 // form is short. It leaves out what [Features.Views] can compute from the content.
 type Features struct {
-	Version  int           `json:"v"`
-	Hidden   Hidden        `json:"h,omitzero"`
-	Spans    []Span        `json:"s,omitempty"` // encoded parts, in order of discovery
-	Carriers []Carrier     `json:"c,omitempty"` // in order of appearance; decoded views last
-	Phrases  Phrases       `json:"p,omitzero"`
-	Prints   []Fingerprint `json:"f,omitempty"` // of the content, then of decoded views with at least three words
-	Words    int           `json:"w,omitzero"`  // number of words in the content
-	Command  CommandScore  `json:"o,omitzero"`  // the highest score of the text and its decoded views
-	Partial  bool          `json:"x,omitzero"`  // a limit was reached and something was left out
+	Version  int       `json:"v"`
+	Hidden   Hidden    `json:"h,omitzero"`
+	Spans    []Span    `json:"s,omitempty"` // encoded parts, in order of discovery
+	Carriers []Carrier `json:"c,omitempty"` // in order of appearance; decoded views last
+	Phrases  Phrases   `json:"p,omitzero"`
+	// of the content; then of each decoded view that has at least three words
+	Prints  []Fingerprint `json:"f,omitempty"`
+	Words   int           `json:"w,omitzero"` // number of words in the content
+	Command CommandScore  `json:"o,omitzero"` // the highest of the scores of the text and its decoded views
+	Partial bool          `json:"x,omitzero"` // a limit was reached and something was left out
 }
 
 // CommandScore says how much a content reads like an order to its reader, by the linear model of
@@ -66,14 +67,14 @@ type analysis struct {
 	*scratch
 	f       *Features
 	budget  int // bytes that may still be decoded
-	spans   int // number of spans that may still be found
+	spans   int // number of encoded spans that may still be decoded
 	partial bool
 	viewing bool // collect views
 	views   []View
 }
 
-// explore adds the features of a text and of its decoded parts, and returns the decoded spans. The
-// text's own features come before those of its parts. read is set if a segmenter made the text.
+// explore adds the features of a text and of its decoded parts, and returns the decoded spans. The text's own features
+// come before those of its parts. read is set if raw is text that a segmenter has decoded.
 func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	var h Hidden
 	clean := a.clean(raw, &h)
@@ -103,7 +104,7 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 			if depth == 0 {
 				a.f.Hidden.atLeast(g.hidden)
 			}
-			// The segmenter decodes all escapes and character references.
+			// The segmenter has decoded all escapes and character references, so spans of these kinds are not needed.
 			found = slices.DeleteFunc(found, func(s Span) bool { return s.Kind == encEscape || s.Kind == encHTML })
 			found = slices.Insert(found, 0, Span{Kind: encStrings})
 		}
@@ -116,7 +117,7 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 		}
 		inner, decoded := depth+1, joined
 		if s.Kind == encStrings {
-			inner = depth // not one level deeper: this is the text itself with its escapes resolved
+			inner = depth // not one level deeper, because this is the same text with its escapes decoded
 		} else {
 			var cut bool
 			decoded, cut = s.decode(raw, clean, spanLimit(a.budget, depth))
@@ -137,7 +138,8 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	return kept
 }
 
-// digest adds the phrases and fingerprint of one normalized text.
+// digest adds the phrases and the fingerprint of one normalized text. own is set for the content itself, and not for a
+// decoded part.
 func (a *analysis) digest(normal []byte, own bool) {
 	content, all := a.words(normal)
 	if own {
@@ -154,8 +156,7 @@ const (
 	maxPrints       = 5
 )
 
-// scratch holds the buffers of one analysis. They are reused between calls. Results do not refer to
-// them.
+// scratch holds the buffers of one analysis. The next analysis uses the same buffers. Results must not refer to them.
 type scratch struct {
 	cleaned, run, folded []byte
 	contentWords         []uint64
@@ -172,8 +173,8 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func newScratch() *scratch { return scratches.Get().(*scratch) }
 
-// maxKept is the maximum size of a scratch's buffers that is kept for reuse, so that one large
-// content does not hold memory.
+// maxKept is a size of a scratch's buffers. A scratch with larger buffers is not reused, so that the memory that one
+// large content needed is freed.
 const maxKept = 256 << 10
 
 func (sc *scratch) free() {

@@ -34,7 +34,7 @@ func BenchmarkAnalyze(b *testing.B) {
 	}
 }
 
-// The time budget of the pipeline is for these two together.
+// One time budget of the pipeline covers views and carriers together.
 func BenchmarkViewsAndCarriers(b *testing.B) {
 	content := kib(english)
 	f := Analyze(content)

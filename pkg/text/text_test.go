@@ -113,10 +113,9 @@ func FuzzFeaturesFromJSON(f *testing.F) {
 	})
 }
 
-// areNear reports whether a text of a (the content or a decoded part) is the same or almost the same
-// as a text of b. It tolerates differences in case, spacing, look-alikes, order of sentences, and a
-// replaced word. Two short texts that differ only in an amount are near too. Compare carriers as
-// well where that matters.
+// areNear reports whether a text of a (its content or a decoded part) is the same as a text of b, or almost the same.
+// Case, spacing, look-alikes, the order of sentences and a replaced word make no difference. Two short texts that
+// differ only in an amount are near too. A test for which the amount matters must also compare carriers.
 func areNear(a, b Features) bool {
 	for _, p := range a.Prints {
 		for _, q := range b.Prints {
@@ -128,7 +127,7 @@ func areNear(a, b Features) bool {
 	return false
 }
 
-// overlap returns the share of the phrases of a that occur in b, from 0 to 1. It is 1 for an
-// extract of b and near 0 for unrelated texts. It is not symmetric: to find how much of an agent's
-// text comes from what it read, pass the agent's text as a.
+// overlap returns the share of the phrases of a that occur in b, from 0 to 1. It is 1 for an extract of b and near 0
+// for unrelated texts. The result depends on the order: to find how much of an agent's text comes from the texts that
+// it read, pass the agent's text as a.
 func overlap(a, b Features) float64 { return a.Phrases.In(b.Phrases) }

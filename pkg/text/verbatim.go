@@ -32,8 +32,8 @@ func VerbatimSpan(text, within string) bool {
 	return matchAtBoundaries(needle, hay)
 }
 
-// matchAtBoundaries uses the Knuth-Morris-Pratt search. An attacker chooses both texts, and
-// restarting after each occurrence that is not at word boundaries would take quadratic time.
+// matchAtBoundaries uses the Knuth-Morris-Pratt search, because an attacker may choose both texts. A search that
+// restarts after each occurrence that is not at word boundaries could take quadratic time.
 func matchAtBoundaries(needle, hay string) bool {
 	border := make([]int32, len(needle)) // length of the longest proper border of needle[:i+1]
 	for i, k := 1, int32(0); i < len(needle); i++ {
@@ -71,7 +71,7 @@ func wordBoundary(s string, i int) bool {
 	return i == 0 || i == len(s) || notOfWord(before) || notOfWord(after)
 }
 
-// plain returns the normal form of s without folding look-alikes.
+// plain returns the normal form of s, except that look-alikes are not folded.
 func (sc *scratch) plain(s string, h *Hidden) string {
 	return strings.ToLower(strings.Join(strings.Fields(sc.clean(s, h)), " "))
 }

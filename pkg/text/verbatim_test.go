@@ -50,8 +50,8 @@ func TestOnlyVerbatimWordsAreASpan(t *testing.T) {
 func FuzzVerbatimSpan(f *testing.F) {
 	f.Add("window seats", "I like window seats")
 	f.Fuzz(func(t *testing.T, text, within string) {
-		// An unterminated escape sequence would continue in the next word, but not in the next
-		// line.
+		// The added words are on lines of their own. An unterminated escape sequence in within would continue in a word
+		// on the same line.
 		if VerbatimSpan(text, within) && !VerbatimSpan(text, "x\n"+within+"\ny") {
 			t.Errorf("%q is a span of %q, and not of more than that", text, within)
 		}

@@ -28,7 +28,7 @@ type View struct {
 type Span struct {
 	Kind  string `json:"k"`           // base64, hex, url, html, escape, spaced, tags, selectors or strings
 	Start int    `json:"a,omitzero"`  // byte offsets in the clean text;
-	End   int    `json:"b,omitzero"`  // both are zero if the whole text is decoded
+	End   int    `json:"b,omitzero"`  // Start and End are both zero if the whole text is decoded
 	In    []Span `json:"i,omitempty"` // spans in the decoded text
 }
 
@@ -42,21 +42,21 @@ const (
 	encSpaced    = "spaced" // i g n o r e
 	encTags      = "tags"   // Unicode tag characters
 	encSelectors = "selectors"
-	encStrings   = "strings" // all segments of the text, if one of them was escaped or in markup
+	encStrings   = "strings" // all segments of the text together, if a segment had escapes or came from markup
 )
 
 // Limits of decoding. An encoding inside another one is decoded, a third level is not.
 const (
 	maxDepth       = 2
 	maxSpans       = 24
-	maxPerEncoding = 4        // spans of one kind in one text, so that decoys of one kind cannot displace another
+	maxPerEncoding = 4        // spans of one kind in one text; many decoys of one kind cannot displace spans of another
 	maxDecoded     = 64 << 10 // bytes, in all views of a content together
 )
 
 func decodeBudget(n int) int { return min(4*n, maxDecoded) }
 
-// spanLimit returns how much of the budget one span may use. An outer span leaves half for its
-// contents and for later spans.
+// spanLimit returns how many bytes of the budget one span may use. A span at the outer level leaves half of the budget
+// for the spans inside it and for later spans.
 func spanLimit(budget, depth int) int {
 	if depth == 0 && budget > 8<<10 {
 		return budget / 2
@@ -64,9 +64,9 @@ func spanLimit(budget, depth int) int {
 	return budget
 }
 
-// Views returns the normalized content and everything that was found encoded in it. content must be
-// the content that f was computed from. For any other content the result has no meaning but is
-// bounded.
+// Views returns the normalized content, and a view of each encoded part that was found in it. content must be the
+// content for which f was computed. For another content the views have no meaning, but their number and size stay
+// within the limits.
 func (f Features) Views(content string) []View {
 	sc := newScratch()
 	defer sc.free()
@@ -123,8 +123,8 @@ func viewName(outer, kind string) string {
 	return outer + "+" + kind
 }
 
-// decode returns the decoded text of the span, or "" if it is not readable. cut reports whether it
-// was cut to limit bytes.
+// decode returns the decoded text of the span, or "" if the result is not readable text. If the result is longer than
+// limit bytes, it is cut and cut is true.
 func (s Span) decode(raw, clean string, limit int) (out string, cut bool) {
 	if s.Start < 0 || s.End < s.Start || s.End > len(clean) {
 		return "", false
@@ -157,12 +157,12 @@ func (s Span) decode(raw, clean string, limit int) (out string, cut bool) {
 	return out, false
 }
 
-// minDecoded is the minimum length of what DecodeWords decodes, in bytes.
+// minDecoded is the minimum length of a decoded text in the result of DecodeWords, in bytes.
 const minDecoded = 4
 
-// DecodeWords returns s with each word of base64 or hex decoded, also the words that are too short for Views. Many
-// ordinary words can be read as base64, so the result is only good for finding values that are known. It is empty if
-// nothing in s decodes to a text.
+// DecodeWords returns s with each word of base64 or hex decoded. It also decodes words that are too short for Views.
+// Many ordinary words can be read as base64, so use the result only to look for values that you know already. The
+// result is empty if no word of s decodes to text.
 func DecodeWords(s string) string {
 	var b strings.Builder
 	found := false
@@ -200,10 +200,10 @@ func DecodeWords(s string) string {
 	return b.String()
 }
 
-// decodeBase64 accepts both alphabets, missing padding and wrapped lines.
+// decodeBase64 accepts the standard and the URL alphabet, missing padding and wrapped lines.
 func decodeBase64(in string) string { return readable(unpackBase64(packBase64(in))) }
 
-// packBase64 returns the characters of the standard alphabet without padding and line breaks.
+// packBase64 returns the characters of in, converted to the standard alphabet, without padding and line breaks.
 func packBase64(in string) []byte {
 	packed := make([]byte, 0, len(in))
 	for i := range len(in) {
@@ -276,8 +276,9 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// weight is positive for letters and negative for other characters. Text is mostly letters: bytes
-// that happen to decode to punctuation are not text. printable is false if no text has r.
+// weight is positive for letters, digits and spaces, and negative for other characters. Decoded bytes whose weights
+// have a negative sum are not text: random bytes decode mostly to punctuation. printable is false if r occurs in no
+// text.
 func weight(r rune) (n int, printable bool) {
 	if unicode.IsLetter(r) || unicode.IsDigit(r) || r == ' ' {
 		return 1, true
@@ -391,9 +392,8 @@ func escapedRune(s string) (rune, int) {
 	return r, 6
 }
 
-// joinSpaced removes the separators from a text with a separator between every two letters. The
-// first separator is taken as the one for the whole text. A different separator, or two in a row,
-// end a word.
+// joinSpaced removes the separators from a text that has a separator between every two letters. The first separator is
+// taken as the separator of the whole text. A different separator, or two separators in a row, end a word.
 func joinSpaced(in string) string {
 	var sep byte
 	var b strings.Builder
@@ -429,8 +429,8 @@ func decodeTags(raw string) string {
 	return b.String()
 }
 
-// decodeSelectors decodes text that is hidden in the variation selectors behind an emoji.
-// The selectors stand for the bytes 0 to 255.
+// decodeSelectors decodes text that is hidden in the variation selectors after an emoji. Each selector encodes one
+// byte, 0 to 255.
 func decodeSelectors(raw string) string {
 	var b []byte
 	for _, r := range raw {

@@ -223,7 +223,7 @@ const (
 	classKind      // the classes of two words
 	classesKind    // the classes of three words
 	afterClassKind // a class and a word
-	openKind       // a first word, or a word after one without a class
+	openKind       // a word that is the first of its sentence or follows a word without a class
 )
 
 func hashFeature(kind, a, b uint64) uint32 {
