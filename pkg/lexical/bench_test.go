@@ -12,8 +12,9 @@ import (
 	"lazaret/pkg/text"
 )
 
-// zipfian generates n documents of about twenty words, whose frequency falls with their rank, and
-// one word that no other document has. The labels are like those of read texts.
+// zipfian generates n documents of about twenty words each. The frequency of a word falls with its rank, as in natural
+// language. Each document also has one word that no other document has. The labels are like those that ingest gives to
+// a text that was read.
 func zipfian(r *rand.Rand, n int, fn func(i int, words, labels []text.Term)) {
 	vocabulary := make([]text.Term, 2300)
 	for i := range vocabulary {
@@ -33,8 +34,8 @@ func zipfian(r *rand.Rand, n int, fn func(i int, words, labels []text.Term)) {
 	}
 }
 
-// BenchmarkSearch searches for three to seven words among LAZARET_BENCH_DOCS documents on disk. The
-// default is 50,000.
+// BenchmarkSearch searches for three to seven words in an index on disk. LAZARET_BENCH_DOCS is the number of documents,
+// 50,000 by default.
 func BenchmarkSearch(b *testing.B) {
 	n := 50_000
 	if s := os.Getenv("LAZARET_BENCH_DOCS"); s != "" {

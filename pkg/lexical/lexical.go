@@ -12,26 +12,28 @@ import (
 
 // Limits.
 const (
-	// MaxTerms is the maximum number of different terms that are indexed for a document. Later ones
-	// are ignored.
+	// MaxTerms is the maximum number of different terms that are indexed for a document. The terms after these are
+	// ignored.
 	MaxTerms = 256
-	// MaxQuery is the maximum number of different terms that a search uses: those that the fewest
-	// documents have.
+	// MaxQuery is the maximum number of different terms that a search uses. If the query has more, the search uses
+	// those that the fewest documents have.
 	MaxQuery = 24
 	// MaxNear is the maximum number of synonyms that a search uses.
 	MaxNear = 16
-	// MaxPostings is the maximum number of documents that count for a term: the latest.
+	// MaxPostings is the maximum number of documents that a search considers for one term. If more documents have the
+	// term, it considers the latest.
 	MaxPostings = 1 << 16
-	// MaxDocuments is the maximum number of documents, with those that were removed: a document keeps
-	// its number of 32 bits. It is a whole number of segments.
+	// MaxDocuments is the maximum number of documents that an index can have, including removed ones: a document keeps
+	// its number of 32 bits after it was removed. It is a multiple of the size of a segment.
 	MaxDocuments = 1<<32 - segment
 
-	segment   = 512 // number of documents in a segment, and number of buckets
-	fanout    = 8
-	maxLevel  = 3
-	large     = fanout * fanout // segments; in runs of this size or more, common terms have their own keys
-	widest    = large * fanout  // segments in the largest runs
-	common    = 64              // number of documents in a large run from which a term is common
+	segment  = 512 // number of documents in a segment, and number of buckets
+	fanout   = 8
+	maxLevel = 3
+	// segments in a large run; in runs of this size or more, a common term has a key of its own
+	large     = fanout * fanout
+	widest    = large * fanout // segments in the largest runs
+	common    = 64             // a term is common if at least this many documents of a large run have it
 	maxImpact = 127
 	pivot     = 32 // words; the assumed average length of documents
 	readTerms = 4096
@@ -51,23 +53,23 @@ type Index struct {
 	kv     KV
 	prefix []byte
 	memo   *Memo // optional cache
-	spared int   // number of lists of which a search skipped documents
+	spared int   // number of posting lists in which a search skipped documents
 }
 
-// Open returns the index with a key prefix. It does not read the state. An index without documents
-// is empty.
+// Open returns the index whose keys begin with prefix. It does not read the state. If the state has no such keys, the
+// index is empty.
 func Open(kv KV, prefix []byte) *Index { return &Index{kv: kv, prefix: slices.Clip(prefix)} }
 
 // The keys of an index, by the byte after the prefix.
 const (
 	keyCount   = 'n' // → number of documents
 	keyID      = 'd' // document → id
-	keyForward = 'f' // slot → terms and weights of a document in the open segment
+	keyForward = 'f' // slot → terms and weights of a document in the segment that is being filled
 	keyRun     = 'r' // bucket, first segment → run
-	keyCommon  = 'c' // term, first segment → list of a common term, which the run then omits
+	keyCommon  = 'c' // term, first segment → list of a common term; the run does not have it
 	keySpans   = 's' // → spans, once a document was removed
-	keyDead    = 'x' // segment → bitmap of the removed documents that are still in runs
-	keySweep   = 'w' // → position of Sweep, while there is a bitmap
+	keyDead    = 'x' // segment → bitmap of the removed documents whose postings are still in runs
+	keySweep   = 'w' // → position of Sweep; exists as long as a bitmap exists
 )
 
 func (x *Index) key(kind byte, parts ...uint64) []byte {
@@ -82,7 +84,7 @@ func (x *Index) key(kind byte, parts ...uint64) []byte {
 	return k
 }
 
-// Len returns the number of documents, with those that were removed.
+// Len returns the number of documents, including those that were removed.
 func (x *Index) Len() (uint32, error) {
 	v, ok, err := x.kv.Get(x.key(keyCount))
 	if err != nil || !ok {
@@ -94,7 +96,7 @@ func (x *Index) Len() (uint32, error) {
 	return binary.BigEndian.Uint32(v), nil
 }
 
-// posting is a term of a document with its weight, 0 for a label.
+// posting is a term of a document with its weight. The weight of a label is 0.
 type posting struct {
 	term   text.Term
 	impact uint8
@@ -103,7 +105,7 @@ type posting struct {
 // postings returns the terms of a document in order, with their weights. It uses the first MaxTerms
 // words and all labels.
 func postings(words, labels []text.Term) []posting {
-	// Each number is a term, followed by 1 if it is of a label.
+	// Each number has a term in its upper bits, and a last bit that is 1 for a label.
 	all := make([]uint64, 0, len(words)+len(labels))
 	for _, w := range firstTerms(words) {
 		all = append(all, uint64(w)<<1)
@@ -141,8 +143,8 @@ func firstTerms(words []text.Term) []text.Term {
 	return slices.DeleteFunc(slices.Clone(words), func(w text.Term) bool { return !first[w] })
 }
 
-// impact returns the part of a posting's BM25 weight that does not depend on the term, from 1 to
-// maxImpact. n is the number of occurrences, words the length of the document.
+// impact returns the part of a posting's BM25 weight that does not depend on the term. It is from 1 to maxImpact. n is
+// the number of occurrences of the term in the document, and words is the number of words of the document.
 func impact(n, words int) uint8 {
 	k := 300 + 900*words/pivot // k1·(1−b+b·words/pivot), in thousandths
 	return uint8(max(1, (1000*n*maxImpact+(1000*n+k)/2)/(1000*n+k)))
@@ -175,8 +177,8 @@ func rarity(n, all uint32) uint32 {
 // Words returns the terms of a text for Add or Search, at most readTerms.
 func Words(s string) []text.Term { return text.Terms(s, readTerms) }
 
-// Add adds a document. A search returns its id. Labels are properties to filter by. It is an error if
-// the index has MaxDocuments.
+// Add adds a document. A search returns its id. Labels are properties to filter by. It returns an error if the index
+// already has MaxDocuments documents.
 func (x *Index) Add(id string, words, labels []text.Term) error {
 	n, err := x.Len()
 	if err != nil {
@@ -223,7 +225,7 @@ func termAt(b []byte) text.Term {
 // bucketOf returns the bucket of a term. Terms are hashes, so they are spread evenly.
 func bucketOf(t text.Term) uint64 { return uint64(t) >> (48 - 9) }
 
-// forward calls fn for each document in the open segment, with its postings.
+// forward calls fn for each document in the segment that is being filled, with its postings.
 func (x *Index) forward(count uint32, fn func(slot int, v []byte)) error {
 	slots := int(count % segment)
 	if slots == 0 {
@@ -249,7 +251,7 @@ func (x *Index) forward(count uint32, fn func(slot int, v []byte)) error {
 	})
 }
 
-// flush turns the full open segment into one run per bucket.
+// flush writes the postings of a full segment as runs, one for each bucket.
 func (x *Index) flush(seg uint32) error {
 	// Each posting is 64 bits: term, slot, weight.
 	var all []uint64
@@ -287,9 +289,9 @@ func (x *Index) flush(seg uint32) error {
 	return nil
 }
 
-// merge merges the runs of a bucket that are due while segment seg is filled. The new run is stored
-// under the first of the merged segments, even if that segment had no postings in the bucket. Thus
-// the number of documents determines which runs exist.
+// merge merges those runs of a bucket that are to be merged while segment seg is filled. The key of the new run has the
+// number of the first merged segment, even if that segment had no postings in the bucket. So the number of documents
+// alone determines which runs exist.
 func (x *Index) merge(bucket uint64, seg uint32) error {
 	width := uint32(1)
 	for range maxLevel {
@@ -302,8 +304,7 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 		return nil
 	}
 	begin := seg - width
-	// Looking up each key is cheaper than a scan, because a scan must first sort the pending writes
-	// of the state.
+	// Looking up each key is cheaper than a scan. A scan would first sort the state's writes that are not yet stored.
 	firsts, _ := runsOf(bucket, seg*segment+uint32(bucket), nil)
 	runs := make([]run, 0, len(firsts))
 	for _, first := range firsts {
@@ -335,11 +336,12 @@ func (x *Index) commonKey(t text.Term, first uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendTerm(x.key(keyCommon), t), first)
 }
 
-// commonOf appends to runs the separately stored lists of a bucket, from segment begin to before
-// end.
+// commonOf appends to runs the lists of common terms of a bucket that have keys of their own, for the segments from
+// begin to before end.
 func (x *Index) commonOf(bucket uint64, begin, end uint32, runs []run) ([]run, error) {
 	from := appendTerm(x.key(keyCommon), text.Term(bucket<<(48-9)))
-	// The terms of a bucket share their first nine bits, but a prefix has whole bytes.
+	// The terms of a bucket share their first nine bits. The scan needs a prefix of whole bytes, so it stops at the
+	// first term of another bucket.
 	err := x.kv.ScanFrom(from[:len(from)-5], from, func(k, v []byte) (bool, error) {
 		if bucketOf(termAt(k[len(k)-10:])) != bucket {
 			return false, nil
@@ -349,16 +351,16 @@ func (x *Index) commonOf(bucket uint64, begin, end uint32, runs []run) ([]run, e
 		}
 		return true, nil
 	})
-	// Lists of a term are joined in the order of segments.
+	// The lists of one term must be joined in the order of their segments.
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
 	return runs, err
 }
 
-// runsOf returns the first segments of the runs that a bucket may have when the index has count
-// documents, and how many of these runs are large.
+// runsOf returns the numbers of the first segments of the runs that a bucket may have when the index has count
+// documents. larger is the number of those runs that are large.
 func runsOf(bucket uint64, count uint32, spans []span) (firsts []uint32, larger int) {
 	seg := count / segment
-	merged := seg // segments that are merged; the last one is merged later
+	merged := seg // number of segments whose merge is done; that of the last one may come later
 	if uint64(count%segment) <= bucket && seg > 0 {
 		merged--
 	}

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// The kinds of command lines. A line is Look or Build only if all its programs and their options
-// are listed, and the shell puts nothing unknown into their arguments. The folder is the one in
-// which the line starts.
+// The kinds of command lines. A line is Look or Build only under two conditions: all its programs and their options are
+// listed in this package, and the shell puts no unknown text into their arguments. The folder is the one in which the
+// line starts.
 const (
 	Look  = "look"  // programs that only read files
-	Build = "build" // also programs that build, test and stage in the folder, or write files in it or in /tmp
+	Build = "build" // as Look, and programs that build, test and stage in the folder, or write files in it or in /tmp
 	Other = "other"
 )
 
-// MaxLine is the maximum length of a command line in bytes; longer ones are Other.
+// MaxLine is the maximum length of a command line in bytes. A longer line is of the kind Other.
 const MaxLine = 4 << 10
 
 // Kind returns the kind of a command line.
@@ -44,19 +44,18 @@ func Remote(line string) bool {
 type judge struct {
 	kind     string
 	some     bool // the line starts at least one program
-	away     bool // a cd may lead out of the folder in which the line starts
-	settings bool // a cd leads to a folder of settings, see started
+	away     bool // a cd in the line may lead out of the folder in which the line starts
+	settings bool // a cd in the line leads to a folder with settings of programs, see started
 	remote   bool // a program prints text from a server
 }
 
-// commands judges the programs of a command line, or of a substitution in it. It returns false if
-// this makes the line Other.
+// commands judges the programs of a command line, or of a substitution in it. It returns false if one of them makes the
+// kind of the line Other.
 func (j *judge) commands(all []simple) bool {
 	return !slices.ContainsFunc(all, func(c simple) bool { return !j.command(c) })
 }
 
-// command judges one program with its redirections. It returns false if the program makes the line
-// Other.
+// command judges one program with its redirections. It returns false if they make the kind of the line Other.
 func (j *judge) command(c simple) bool {
 	for _, r := range c.redirects {
 		t := r.to
@@ -77,7 +76,7 @@ func (j *judge) command(c simple) bool {
 		words = words[1:]
 	}
 	if len(words) == 0 {
-		return false // without a program, the assignments hold for the rest of the line
+		return false // without a program, the assignments apply to all later programs of the line
 	}
 	switch words[0].text {
 	case evaluating:
@@ -103,7 +102,7 @@ func safeVariable(assignment string) bool {
 	return harmless[name] && name != "GOFLAGS"
 }
 
-// inner reports whether the command lines that a shell substitutes in a word only look at files.
+// inner reports whether a word contains only substitutions whose programs only look at files.
 func (j *judge) inner(t token) bool {
 	return !slices.ContainsFunc(t.inner, func(s sub) bool {
 		in := judge{kind: Look}
@@ -111,12 +110,12 @@ func (j *judge) inner(t token) bool {
 	})
 }
 
-// word returns a word as its program gets it. ok is false if the shell may replace the word by an
-// unknown text.
+// word returns the word words[i] in the form in which its program gets it. ok is false if the shell may replace the
+// word by an unknown text.
 func (j *judge) word(words []token, i int) (w word, ok bool) {
 	t := words[i]
 	if t.text == "[" {
-		t.unknown, t.glob = false, false // the program [, not a pattern, which would have a closing bracket
+		t.unknown, t.glob = false, false // this is the name of the program [; a pattern would have a closing bracket
 	}
 	w = word{text: t.text, wild: t.glob || t.told}
 	switch {
@@ -127,7 +126,7 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 	case t.pipe || len(t.inner) == 0:
 		return w, true
 	}
-	switch base(words[0].text) { // in the other cases, a substitution in quotes
+	switch base(words[0].text) { // other words with a substitution are permitted in quotes, for some programs
 	case "echo":
 		return w, true
 	case "printf":
@@ -141,7 +140,8 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 	return w, false
 }
 
-// plainPattern reports whether a pattern names only files of text and source code, and none that is hidden.
+// plainPattern reports whether a pattern of file names matches only files of text and source code. It must match no
+// hidden file.
 func plainPattern(pattern string) bool {
 	ending := path.Ext(pattern)
 	return textFiles[ending] && !strings.ContainsAny(pattern, "{}") && !strings.ContainsAny(ending, "*?[") &&
@@ -151,7 +151,7 @@ func plainPattern(pattern string) bool {
 var textFiles = set(`.md .txt .rst .log .csv .go .mod .py .js .jsx .mjs .ts .tsx .c .h .cc .cpp .hpp .rs .java .kt .rb
 	.php .swift .scala .sql .html .css .scss .proto .xml .svg .tf .lua .zig .ex .exs .hs .cs .vue .svelte`)
 
-// writes notes that the line writes a file. It returns false if that makes the line Other.
+// writes records that the line writes a file. It returns false if the file makes the kind of the line Other.
 func (j *judge) writes(file string) bool {
 	j.kind = Build
 	return written(file) && !j.away && strings.IndexByte(nameLetters+"./", file[0]) >= 0 && !digit(file[0])
@@ -162,8 +162,7 @@ func digit(c byte) bool { return c >= '0' && c <= '9' }
 // duration matches an argument of timeout.
 var duration = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?[smhd]?$`)
 
-// program judges a program with its arguments. It returns false if the program makes the line
-// Other.
+// program judges a program with its arguments. It returns false if they make the kind of the line Other.
 func (j *judge) program(words []word) bool {
 	if words[0].text == "timeout" {
 		words = words[1:]
@@ -190,7 +189,7 @@ func (j *judge) program(words []word) bool {
 	case (name == "tee" || name == "sed") && j.away:
 		return false
 	case name == "sed" && slices.ContainsFunc(words, func(w word) bool {
-		// The suffix of -i may be a path, to which sed moves the old file.
+		// The suffix after -i may be a path: then sed moves the file with the old text to it.
 		return strings.HasPrefix(w.text, "-") && strings.ContainsAny(w.text, "/*")
 	}):
 		return false
@@ -199,7 +198,7 @@ func (j *judge) program(words []word) bool {
 	return builds(words)
 }
 
-// goes notes the folder to which a cd leads.
+// goes records to which folder a cd leads: out of the first folder, or to a folder with settings.
 func (j *judge) goes(args []word) {
 	j.away = j.away || len(args) != 1 || args[0].wild || !own(args[0].text)
 	j.settings = j.settings || slices.ContainsFunc(args, func(w word) bool { return started(w.text) })

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Writes reports whether a command line may write files or run further programs. Unlike Kind, it
-// allows expansions in names of files, and words that name credentials.
+// Writes reports whether a command line may write files, or run programs that are not listed as programs that only look
+// at files. Unlike Kind, it permits expansions in names of files, and words that name credentials.
 func Writes(line string) bool {
 	all, plain, ok := lex(line)
 	return !ok || !plain || !onlyLook(all)
 }
 
-// onlyLook reports whether programs only look at files.
+// onlyLook reports whether all programs of a line only look at files.
 func onlyLook(all []simple) bool {
 	programs, ok := plainWords(all)
 	return ok && !slices.ContainsFunc(programs, func(words []word) bool { return !looks(words) })
@@ -54,7 +54,7 @@ func secret(w string) bool {
 
 var harmlessProc = set("cpuinfo meminfo loadavg uptime version stat filesystems mounts")
 
-// looks reports whether a program only looks at files.
+// looks reports whether a program with its arguments only looks at files.
 func looks(words []word) bool {
 	name, args := base(words[0].text), words[1:]
 	if words[0].wild {
@@ -97,14 +97,15 @@ func remote(words []word) bool {
 		remoteLookers[words[1].text+"/"+words[2].text] != nil
 }
 
-// scriptOptions are options that let many scripts write any file, or read any file as settings.
+// scriptOptions are options with which many scripts can write any file, or read any file as settings.
 var scriptOptions = set("--output --config --exec -exec")
 
-// signature finds the output formats of git that verify a signature. For these, git runs a program that the
-// repository's settings name.
+// signature matches the output formats of git that verify a signature. For such a format, git runs a program that the
+// settings of the repository name.
 var signature = regexp.MustCompile(`%[-+ ]?G`)
 
-// base returns the name of a program. It drops the folder if this is a folder of the system.
+// base returns the name of a program without its folder, if the folder is one of the system. A program in another
+// folder keeps its whole path.
 func base(program string) string {
 	for _, dir := range []string{"/usr/bin/", "/bin/"} {
 		if rest, ok := strings.CutPrefix(program, dir); ok && !strings.Contains(rest, "/") {
@@ -148,11 +149,11 @@ func builds(words []word) bool {
 	return ok && o.permit(args)
 }
 
-// Started reports whether a path names a file that programs run or read as settings without being told to, such as a
-// hook of git.
+// Started reports whether a path names a file that programs run, or read as settings, although no command names it. A
+// hook of git is such a file.
 func Started(path string) bool { return started(strings.ReplaceAll(path, `\`, "/")) }
 
-// started is like Started, for a word of a command line.
+// started does the same as Started, for a word of a command line.
 func started(w string) bool {
 	parts := strings.Split(strings.ToLower(w), "/")
 	for i, p := range parts {
@@ -164,36 +165,38 @@ func started(w string) bool {
 	return false
 }
 
-// stored are folders of agents in which they store their own notes and copies of the project.
+// stored are folders in which an agent stores its own notes and its copies of the project. Programs do not run these
+// files.
 var stored = set(".claude/projects .claude/plans .claude/worktrees")
 
 var startedNames = set(`.git .github .gitlab .gitlab-ci.yml .circleci .husky .vscode .idea .claude .codex .cursor
 	.gemini .mcp.json .gitconfig .gitmodules .gitattributes .bashrc .bash_profile .profile .zshrc .zshenv .config .local
 	.pre-commit-config.yaml .devcontainer .envrc .direnv`)
 
-// own reports whether a word is a path inside the folder.
+// own reports whether a word is a path inside the folder in which the line starts.
 func own(w string) bool {
 	return w != "" && !strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "/") && !strings.HasPrefix(w, "~") &&
 		!strings.Contains(w, "..") && !strings.Contains(w, ":")
 }
 
-// options are the arguments that a program may have if a line is to count as Look or Build.
+// options are the arguments that a program may have in a line of the kind Look or Build.
 type options struct {
 	all bool // every argument
-	// short are the letters of short options. A colon after a letter says that the option has a value. A semicolon
-	// says that it can have a value, in the same word.
+	// short are the letters of short options. A colon after a letter means that the option has a value. A semicolon
+	// means that the option may have a value, in the same word.
 	short string
-	// long has the names of long options. If short is empty, the program has long names with a single dash (as go
-	// has), and the names are permitted with one dash or two.
+	// long has the names of long options. If short is empty, the program is one whose long names have a single dash, as
+	// those of go. Then one dash and two dashes are permitted.
 	long    map[string]bool
 	numbers bool                // a number is permitted as an option, as in head -5
 	own     map[string]bool     // long options whose value is the path of a file in the folder
 	max     int                 // maximum number of operands; 0 sets no maximum
 	operand func(s string) bool // whether an operand is permitted; nil permits all
-	script  func(s string) bool // whether the first operand, a script, is permitted; operand judges the others
-	first   map[string]bool     // permitted values of the first operand; nil permits all
-	some    bool                // at least one operand is required
-	need    []string            // at least one of these words is required
+	// whether the first operand, a script, is permitted; the function operand judges the other operands
+	script func(s string) bool
+	first  map[string]bool // permitted values of the first operand; nil permits all
+	some   bool            // at least one operand is required
+	need   []string        // at least one of these words is required as an argument
 }
 
 // permit reports whether the options permit the arguments.
@@ -202,7 +205,7 @@ func (o *options) permit(args []word) bool {
 		return true
 	}
 	var operands []string
-	needed, rest := len(o.need) == 0, false // rest: after --, a word with a dash is an operand
+	needed, rest := len(o.need) == 0, false // rest: a -- was read, so a later word with a dash is an operand
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		s := w.text
@@ -216,7 +219,7 @@ func (o *options) permit(args []word) bool {
 		}
 		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 ||
 			o.operand != nil || o.first != nil || o.script != nil && len(operands) == 0) {
-			return false // the word may expand to an option or to more operands
+			return false // the shell may expand the word to an option, or to several operands
 		}
 		switch {
 		case s == "--":
@@ -247,7 +250,7 @@ func (o *options) permit(args []word) bool {
 				return false
 			}
 			if next && i+1 < len(args) && !strings.HasPrefix(args[i+1].text, "-") {
-				if i++; args[i].wild { // a shell may expand the option's value to several words
+				if i++; args[i].wild { // the shell may expand the option's value to several words
 					return false
 				}
 			}
@@ -268,8 +271,8 @@ func (o *options) permit(args []word) bool {
 	return o.operand == nil || !slices.ContainsFunc(operands, func(s string) bool { return !o.operand(s) })
 }
 
-// cluster reads the single-letter options in one word, such as "xzf" of "-xzf". ok reports whether all
-// of them are permitted, and next whether the next word is the value of the last one.
+// cluster reads the short options in one word: the letters "xzf" of "-xzf". ok reports whether all of them are
+// permitted. next reports whether the word that follows is the value of the last option.
 func (o *options) cluster(letters string) (ok, next bool) {
 	for i := range len(letters) {
 		at := strings.IndexByte(o.short, letters[i])

@@ -126,7 +126,8 @@ func TestOneProgramWithItsWords(t *testing.T) {
 		`gh pr create --title "a b" --body ''`: "gh pr create --title a b --body ",
 		"git push 2>&1":                        "git push", "git push > /dev/null": "git push",
 		"gh pr create --body \"$(cat <<'EOF'\na $(b)\nEOF\n)\"": "gh pr create --body " + Text,
-		// A shell does more than to run one program with these words.
+		// A shell does more with these lines than to run one program with the words of the line. So Program refuses
+		// them.
 		"git push && rm a": "", "git push; ls": "", "git push | tee a": "", "git push &": "", "git push > a": "",
 		"A=1 git push": "",
 		"git push $X":  "", "git push \"$(cat a)\"": "", "gh pr create --body \"$(cat .env)\"": "", "git push *": "",

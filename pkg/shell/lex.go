@@ -9,35 +9,37 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// token is a word of a command line without its quotes.
+// token is a word of a command line, after the quotes in it were removed.
 type token struct {
 	text    string
-	inner   []sub // the parts that a shell replaces: by the output of programs, or by a value
-	unknown bool  // a shell expands it to a text that is not in the line
-	glob    bool  // it is unknown only because of patterns of file names
-	told    bool  // it has a variable of told, whose value is as usual unless the line sets variables
-	loose   bool  // its text depends on the shell or the locale
-	split   bool  // a shell may expand it to several words, by a substitution or variable outside of quotes
-	pipe    bool  // it is the name of a pipe with the output of inner: <(…)
+	inner   []sub // the parts for which a shell puts in other text: the output of programs, or a value
+	unknown bool  // a shell may replace the word by a text that is not in the line
+	glob    bool  // the word is unknown only because it has patterns of file names
+	// the word has a variable of the list told; its value is an ordinary one unless the line sets variables
+	told  bool
+	loose bool // the text depends on the kind of shell or on the locale
+	split bool // a shell may turn it into several words, by a substitution or variable outside of quotes
+	pipe  bool // it is the name of a pipe that has the output of inner, as <(…)
 }
 
 // sub is a part of a word that a shell replaces by another text.
 type sub struct {
-	text     string   // every text in it that may be the name of a file
+	text     string   // all parts of it that may be names of files
 	commands []simple // the programs that run in it
 }
 
 type redirect struct {
-	op     string // >, < or <<; the text of a here-document is in to
+	op     string // >, < or <<; for << (a here-document), the text of the document is in to
 	to     token
-	errors bool // the redirection is of errors or another descriptor, not of the output
+	errors bool // it redirects a descriptor other than the output, such as the errors
 }
 
-// simple is one program of a line with its redirections, or one of the two marks below as its first word.
+// simple is one program of a line with its redirections. If its first word is one of the two marks below, it is not a
+// program but the end of a control structure or an arithmetic expression.
 type simple struct {
 	words     []token
 	redirects []redirect
-	piped     bool // its output is the input of the next one
+	piped     bool // its output is the input of the next program
 }
 
 const (
@@ -48,24 +50,24 @@ const (
 // maxNested is the maximum depth of substitutions.
 const maxNested = 3
 
-// maxRead is the maximum length of a command line that is parsed. maxOpen is the maximum number of signs in it that may
-// begin a nested expression, since the parser recurses for each.
+// maxRead is the maximum length of a command line that is parsed. maxOpen is the maximum number of signs in a line that
+// may begin a nested expression. It limits the depth of the parser's recursion.
 const (
 	maxRead = MaxLine << 4
 	maxOpen = 4096
 )
 
-// longComment finds a comment that ends with a backslash. The parser reads the next line as a part of the comment,
-// bash does not.
+// longComment matches a comment that ends with a backslash. The parser takes the next line as a part of the comment,
+// but bash does not.
 var longComment = regexp.MustCompile(`#.*\\\n`)
 
 var parsers = sync.Pool{New: func() any { return syntax.NewParser() }}
 
-// lex splits a command line into its programs. plain is set if they run one after the other or in a pipeline, but
-// not in control structures or in the background. ok is false if the line has syntax that this package does not
-// handle.
+// lex splits a command line into its programs. plain is set if the programs run one after the other or in a pipeline.
+// It is false if one of them is in a control structure or runs in the background. ok is false if the line has syntax
+// that this package does not handle.
 func lex(line string) (all []simple, plain, ok bool) {
-	// Bash and the parser read these lines differently.
+	// A line may be too long, or bash and the parser read it differently.
 	if len(line) > maxRead || strings.ContainsAny(line, "\x00\r") || strings.HasSuffix(line, `\`) ||
 		longComment.MatchString(line) {
 		return nil, false, false
@@ -77,7 +79,7 @@ func lex(line string) (all []simple, plain, ok bool) {
 	if open > maxOpen {
 		return nil, false, false
 	}
-	// A line must not stop a stage, even if it makes the parser panic.
+	// A line that makes the parser panic must not stop a stage. It counts as not read.
 	defer func() {
 		if recover() != nil {
 			all, plain, ok = nil, false, false
@@ -121,7 +123,7 @@ func (r *reader) stmts(all []*syntax.Stmt) {
 // control are programs that change which program a name stands for.
 var control = set("alias enable hash builtin")
 
-// stmt reads a program or a control structure. piped says that its output is the input of the next one.
+// stmt reads a program or a control structure. piped says that the output of this program is the input of the next one.
 func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 	r.plain = r.plain && !s.Background && !s.Negated
 	c := simple{piped: piped}
@@ -172,7 +174,7 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 	r.all = append(r.all, c)
 }
 
-// compound reads the programs in a control structure.
+// compound reads the programs inside a control structure.
 func (r *reader) compound(c syntax.Command) {
 	switch c := c.(type) {
 	case *syntax.Block:
@@ -232,7 +234,8 @@ func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 	case syntax.Hdoc, syntax.DashHdoc:
 		end := x.to.text
 		x.op, x.to = "<<", token{}
-		if d.Hdoc != nil { // bash ends the document at the first line that is the end word, also inside an expansion
+		// bash ends the document at the first line that equals the end word, even inside an expansion
+		if d.Hdoc != nil {
 			ended := false
 			for line := range strings.Lines(r.source(d.Hdoc)) {
 				r.ok = r.ok && !ended
@@ -281,8 +284,8 @@ func (r *reader) words(n syntax.Node) (out []token) {
 	return out
 }
 
-// parts reads the parts of a word. If escaped is not empty, the word is in quotes: a backslash quotes only these
-// characters.
+// parts reads the parts of a word. escaped is empty outside of quotes. Inside quotes, it has the characters before
+// which a backslash is a quote.
 func (r *reader) parts(t *token, parts []syntax.WordPart, escaped string) {
 	for _, p := range parts {
 		switch p.(type) {
@@ -305,7 +308,7 @@ func (r *reader) parts(t *token, parts []syntax.WordPart, escaped string) {
 		case *syntax.ParamExp:
 			r.parameter(t, p)
 		case *syntax.CmdSubst:
-			if p.Backquotes { // bash ends the substitution at the next backquote, also inside quotes
+			if p.Backquotes { // bash ends the substitution at the next backquote, even if this is inside quotes
 				inner := strings.TrimSuffix(strings.TrimPrefix(r.source(p), "`"), "`")
 				r.ok = r.ok && !strings.ContainsAny(inner, "`\\")
 			}
@@ -351,8 +354,8 @@ func (t *token) literal(s, escaped string) {
 var escape = regexp.MustCompile(`(?s)\\(x\{[[:xdigit:]]+\}|x[[:xdigit:]]{1,2}|` +
 	`u[[:xdigit:]]{1,4}|U[[:xdigit:]]{1,8}|[0-7]{1,3}|.)`)
 
-// unescaped returns the text of $'…'. ok is false for unknown escapes, for characters that depend on the locale, and
-// for \', after which sh does not read the line as bash does.
+// unescaped returns the text of $'…'. ok is false for three kinds of escapes: unknown ones, characters that depend on
+// the locale, and \'. After \', sh reads the line in another way than bash.
 func unescaped(s string) (text string, ok bool) {
 	ok = true
 	text = escape.ReplaceAllStringFunc(s, func(e string) string {
@@ -388,8 +391,8 @@ func (r *reader) run(t *token, n syntax.Node, stmts []*syntax.Stmt) {
 	t.inner = append(t.inner, s)
 }
 
-// evaluation returns the words of an arithmetic evaluation in a node, after the mark evaluating. A variable counts
-// as unknown, because its text may run programs when it is evaluated.
+// evaluation returns the words of an arithmetic expression in a node. The first one is the mark evaluating. A variable
+// counts as unknown, because its value may contain a program that the shell runs when it evaluates the expression.
 func (r *reader) evaluation(n syntax.Node) []token {
 	words := []token{{text: evaluating}}
 	for _, w := range r.words(n) {
@@ -401,7 +404,8 @@ func (r *reader) evaluation(n syntax.Node) []token {
 	return words
 }
 
-// told are variables that a line may use without making a word unknown: their values are ordinary paths and names.
+// told are variables that do not make a word unknown. Their values are ordinary paths and names, unless the line sets
+// variables.
 var told = set("HOME PWD USER LOGNAME HOSTNAME SHELL")
 
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
@@ -422,7 +426,7 @@ func (r *reader) parameter(t *token, p *syntax.ParamExp) {
 		}
 		return
 	}
-	// Bash runs a process substitution in the expansion, and the parser reads it as text.
+	// Bash runs a process substitution inside the expansion of a variable, but the parser reads it as text.
 	r.ok = r.ok && !strings.Contains(raw, "<(") && !strings.Contains(raw, ">(")
 	t.unknown, t.glob = true, false
 	words := []token{{text: ":"}}

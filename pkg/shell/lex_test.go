@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// nastyLines are lines that hide the name of a file or a program from a plain reader, with their sinks.
+// nastyLines are lines in which a simple reader would not see the name of a file or a program. The values are their
+// sinks.
 var nastyLines = map[string]string{
 	// Quotes
 	"cp evil $'CLAUDE\\x2emd'": "CLAUDE.md: evil", "cp evil $'\\u0043LAUDE\\56md'": "CLAUDE.md: evil",
@@ -82,7 +83,7 @@ var nastyLines = map[string]string{
 	`cp evil 'CLAUDE.md'\`: "CLAUDE.md: ?",
 }
 
-// bashLines are lines whose quotes, comments, here-documents and the like bash reads as lex does.
+// bashLines are lines with quotes, comments, here-documents and other syntax. lex must read them as bash does.
 var bashLines = []string{
 	`a 'x y' "x'y" x\ y "x\y" "\$x\"" x"y"'z'`, "a x\\\ny \"x\\\ny\" 'x\\\ny'", "a $'x\\x61\\u0062\\t\\n\\\\' $'\\141'",
 	"a x#y # b z", "a '#' \"#\" \\# ; b", "a <<E\nb 'x\nE\na y", "a <<'E'\n$(b)\nE\na y", "a <<-E\n\tb\n\tE\na y",
@@ -95,8 +96,8 @@ var bashLines = []string{
 	"a # x \\\nb", `a x >&\\\b`, "a ''\\",
 }
 
-// FuzzLexAgainstBash runs lines of a few signs in bash. Each program that bash starts, and each file that it makes, is
-// one that lex reads, unless lex says that the line is not known.
+// FuzzLexAgainstBash gives lines of a few signs to bash and to lex. lex must have read each program that bash starts
+// and each file that bash makes, unless lex returns false for the line.
 func FuzzLexAgainstBash(f *testing.F) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -136,8 +137,9 @@ func FuzzLexAgainstBash(f *testing.F) {
 	})
 }
 
-// bashRuns returns the words of the programs that bash starts in a line. It starts none. No line of the test can have
-// the characters 3 and 5.
+// bashRuns returns, for each program that bash would start in a line, its words. No program is really started: a
+// function of bash prints the words instead. A line of the test does not contain the characters with codes 3 and 5,
+// which separate the printed words.
 func bashRuns(t *testing.T, bash, dir, line string) (calls [][]string) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -170,7 +172,8 @@ eval "$1"`, "bash", line)
 	return calls
 }
 
-// flatten returns the words of all programs, also without those that set variables, and the files of all redirections.
+// flatten returns the words of all programs, and the files of all redirections. For a program that has assignments in
+// front of it, it returns the words with them and without them.
 func flatten(commands []simple) (programs [][]token, files []token) {
 	for _, c := range commands {
 		words := c.words
@@ -195,10 +198,10 @@ func flatten(commands []simple) (programs [][]token, files []token) {
 	return programs, files
 }
 
-// numbers are parameters whose values are numbers or flags of the shell.
+// numbers matches parameters whose values are numbers or flags of the shell.
 var numbers = regexp.MustCompile(`\$\{?[?#$!-]`)
 
-// mayBe reports whether a shell may expand words to texts.
+// mayBe reports whether a shell may expand the words to these texts.
 func mayBe(words []token, texts []string) bool {
 	for i, w := range words {
 		if !literal(w) || strings.Contains(w.text, "~") || numbers.MatchString(w.text) {

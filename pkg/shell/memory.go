@@ -13,23 +13,26 @@ var memoryFiles = map[string]bool{
 	".cursorrules": true, ".windsurfrules": true, ".clinerules": true, ".goosehints": true, ".rules": true,
 }
 
-// sourceCode are the endings of source code. A package may be called memory.
+// sourceCode are the endings of source code. A file with such an ending does not count as memory in one of
+// memoryFolders, because a package may be called memory.
 var sourceCode = map[string]bool{".c": true, ".cc": true, ".cpp": true, ".cs": true, ".css": true,
 	".go": true, ".h": true, ".hpp": true, ".html": true, ".java": true, ".js": true, ".jsx": true, ".kt": true, ".mjs": true, ".php": true,
 	".proto": true, ".py": true, ".rb": true, ".rs": true, ".scala": true, ".sql": true, ".swift": true, ".ts": true,
 	".tsx": true, ".zig": true}
 
-// memoryFolders are folders, anywhere in a path, whose files are loaded the same way, except source code.
+// memoryFolders are names of folders. An agent loads the files in such a folder into its context at every start, except
+// source code. The folder may be anywhere in a path.
 var memoryFolders = []string{"memory", "memories", "memory-bank", ".clinerules"}
 
-// memoryParts are parts of the paths of agents' own folders whose files are loaded the same way.
+// memoryParts are parts of paths inside the agents' own folders. An agent loads the files there into its context at
+// every start.
 var memoryParts = []string{
 	"/.claude/agents/", "/.claude/commands/", "/.claude/skills/", "/.claude/rules/", "/.claude/output-styles/",
 	"/.cursor/rules/", "/.windsurf/rules/", "/.github/instructions/", "/.codex/prompts/", "/.agents/skills/",
 }
 
-// IsMemoryFile reports whether an agent loads a file as its memory. It ignores letter case, as some
-// file systems do.
+// IsMemoryFile reports whether an agent loads a file into its context at every start, as its memory. It ignores letter
+// case, because some file systems do.
 func IsMemoryFile(file string) bool {
 	p := strings.ToLower(path.Clean("/" + strings.ReplaceAll(file, `\`, "/")))
 	if memoryFiles[path.Base(p)] {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// named returns the words of a text that may be names of files.
+// named splits a text into the words that may be names of files.
 func named(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>()=,:{}", r) })
 }
 
-// names returns the memory files that a text names. If sed is set, the text is a script of sed, in which a name may
-// directly follow the letter w or W.
+// names returns the memory files that a text names. If sed is set, the text is a script of sed. In such a script, a
+// name may directly follow the letter w or W.
 func (s *sinks) names(text string, sed bool) (out []string) {
 	try := func(w string) bool {
 		if w == "" || !s.is(s.at(w)) {
@@ -41,7 +41,7 @@ func (s *sinks) names(text string, sed bool) (out []string) {
 	return out
 }
 
-// literal reports whether a shell substitutes nothing in a word.
+// literal reports whether a shell leaves a word as it is, without replacing any part of it.
 func literal(t token) bool { return !t.unknown && !t.told && len(t.inner) == 0 }
 
 // hidden returns the memory files that the substitutions and variables of a word may name.
@@ -66,7 +66,8 @@ func (s *sinks) tokenNames(t token) []string {
 	return all
 }
 
-// matches returns the paths that a pattern names. A word that is no pattern is its own only path.
+// matches returns the paths that a pattern of file names matches. For a word that is not a pattern, it returns the
+// word.
 func (s *sinks) matches(t token) (out []string) {
 	if !t.glob {
 		return []string{t.text}
@@ -90,10 +91,10 @@ func (s *sinks) matches(t token) (out []string) {
 	return out
 }
 
-// maxBraces is the maximum number of words to which braces expand.
+// maxBraces is the maximum number of words to which the braces of one word expand.
 const maxBraces = 64
 
-// braces expands {a,b} in a word, up to most words.
+// braces expands {a,b} in a word. It returns at most most words.
 func braces(word string, most int) (out []string) {
 	end := strings.IndexByte(word, '}')
 	start := strings.LastIndexByte(word[:max(end, 0)], '{')
@@ -108,14 +109,14 @@ func braces(word string, most int) (out []string) {
 	return out
 }
 
-// maxPath is the maximum length of a path on Linux. maxNames is the maximum number of names that are kept of one
-// program.
+// maxPath is the maximum length of a path on Linux. maxNames is the maximum number of file names that are recorded for
+// one program.
 const (
 	maxPath  = 4096
 	maxNames = 16
 )
 
-// unique drops repeated names, and those after maxNames.
+// unique drops repeated names, and all names after the first maxNames.
 func unique(names []string) (out []string) {
 	for _, n := range names {
 		if len(out) < maxNames && !slices.Contains(out, n) {
@@ -125,7 +126,8 @@ func unique(names []string) (out []string) {
 	return out
 }
 
-// inside returns a path in a folder if every file there is a memory file.
+// inside returns the path of a file in a folder if every file in this folder is a memory file. Otherwise it returns
+// nil.
 func (s *sinks) inside(folder string) []string {
 	in := s.at(path.Join(folder, "x"))
 	if folder != "" && (strings.HasSuffix(folder, "/") || s.folder(s.at(folder))) && s.is(in) {
@@ -134,7 +136,8 @@ func (s *sinks) inside(folder string) []string {
 	return nil
 }
 
-// other adds the sinks of a program that may write any text to any file whose name it gets.
+// other adds the sinks of a program that is not known. Such a program may write any text to any file whose name it
+// gets.
 func (s *sinks) other(name string, args []token, said string) {
 	all := s.names(said, false)
 	for _, t := range args {
@@ -160,11 +163,11 @@ func (s *sinks) other(name string, args []token, said string) {
 var assigners = set(`for set export declare typeset local readonly read mapfile readarray getopts let eval source .
 	unset`)
 
-// harmless are variables with upper-case letters that do not change a program that only looks at files.
+// harmless are variables with upper-case names that do not change the acts of a program that only looks at files.
 var harmless = set("FILE OUT DIR MSG VERSION NAME CI LANG LC_ALL TZ NODE_ENV CGO_ENABLED GOFLAGS NO_COLOR FORCE_COLOR")
 
-// assignments notes the variables that commands set. Names with upper-case letters are noted as strange, because
-// programs read such variables as settings.
+// assignments records the variables that commands set. A variable with upper-case letters in its name sets strange,
+// because programs may read it as a setting.
 func (s *sinks) assignments(commands []simple) {
 	line := false
 	for _, c := range commands {
@@ -202,11 +205,11 @@ func (s *sinks) assignments(commands []simple) {
 	s.carried = unique(s.carried)
 }
 
-// formula reports whether a word has quoted text that runs programs if a shell evaluates it as arithmetic:
-// a[$(program)].
+// formula reports whether a word contains a[$(program)] or the like in quotes. A shell that evaluates the word as
+// arithmetic runs the program.
 func formula(t token) bool { return strings.Contains(t.text, "$(") || strings.Contains(t.text, "`") }
 
-// systemPath reports whether programs of the system are found first if PATH has this value.
+// systemPath reports whether, with this value of PATH, a shell finds the programs of the system first.
 func systemPath(value string) bool {
 	for _, dir := range strings.Split(value, ":") {
 		if dir == "$PATH" || dir == "${PATH}" {
@@ -219,8 +222,8 @@ func systemPath(value string) bool {
 	return false
 }
 
-// wrappers are programs that run the program in their arguments. The value is the number of operands before that
-// program.
+// wrappers are programs that run another program, which is named in their arguments. The value is the number of
+// operands before the name of that program.
 var wrappers = map[string]int{"timeout": 1, "env": 0, "sudo": 0, "command": 0, "nohup": 0, "nice": 0, "time": 0}
 
 // unwrapped drops the assignments and the wrappers in front of a program.
@@ -239,8 +242,8 @@ func unwrapped(words []token) []token {
 	return words
 }
 
-// looksOn reports whether the only text that a program writes to the files in its arguments is text that git has
-// stored. A program of awk must not print to files or run anything.
+// looksOn reports whether a program writes no text to the files in its arguments, except text that git has stored. A
+// program of awk must also neither print to files nor run another program.
 func looksOn(name string, args []token) bool {
 	switch name {
 	case "git":
@@ -264,8 +267,8 @@ func looksOn(name string, args []token) bool {
 	return false
 }
 
-// gitLooks reports whether the only text that a subcommand of git writes to the files in its arguments is text that
-// was staged or committed before.
+// gitLooks reports whether a subcommand of git writes no text to the files in its arguments, except text that was
+// staged or committed before.
 func gitLooks(args []token) bool {
 	for len(args) > 1 && args[0].text == "-C" && literal(args[1]) {
 		args = args[2:]
@@ -299,7 +302,7 @@ func gitLooks(args []token) bool {
 	return looks(plain) || builds(plain)
 }
 
-// operands returns the words that are not options.
+// operands returns the arguments that are not options. The value of an option counts as an operand.
 func operands(args []token) (out []token) {
 	for i, t := range args {
 		if t.text == "--" {
@@ -312,11 +315,12 @@ func operands(args []token) (out []token) {
 	return out
 }
 
-// operands returns the words that are neither options nor their values. ok is false if an option is not known.
+// operands returns the arguments that are neither options nor values of options. ok is false if an option is not in the
+// list o.
 func (o *options) operands(args []token) (out []token, ok bool) {
 	for i := 0; i < len(args); i++ {
 		t := args[i]
-		// A variable may stand for an option; it counts as an operand.
+		// A variable may expand to an option. It still counts as an operand.
 		if t.text == "" && len(t.inner) > 0 || strings.HasPrefix(t.text, "$") && t.unknown || t.glob && t.text[0] == '*' {
 			out = append(out, t)
 			continue

@@ -5,7 +5,8 @@ import "strings"
 // patchMarks begin the lines of a patch of Codex that name a file.
 var patchMarks = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
 
-// Patched returns the files that a patch of Codex writes or deletes. A text without such lines has none.
+// Patched returns the files that a patch of Codex writes or deletes. It returns none for a text that is not such a
+// patch.
 func Patched(patch string) (files []string) {
 	for line := range strings.Lines(patch) {
 		for _, mark := range patchMarks {

@@ -2,17 +2,18 @@ package shell
 
 import "strings"
 
-// noCommand reports whether less and more do not run an operand as a command.
+// noCommand reports whether an operand is one that less and more do not run as a command of their own.
 func noCommand(s string) bool { return !strings.HasPrefix(s, "+") }
 
-// tests are the options of test. Left out are -v and -R, which evaluate the name of a variable.
+// tests are the permitted options of the program test. -v and -R are not permitted, because they evaluate the name of a
+// variable.
 var tests = set("e f d h L s r w x p S b c g k u O G N n z t a o eq ne lt le gt ge nt ot ef")
 
-// noFormula reports whether a word of test has nothing that a shell may evaluate.
+// noFormula reports whether a word of the program test contains nothing that a shell may evaluate.
 func noFormula(s string) bool { return !strings.ContainsAny(s, "$`") }
 
-// reading reports whether a script of sed only prints or changes its input: it does not read or write a file, or run
-// a program.
+// reading reports whether a script of sed only prints or changes its input. Such a script reads no file, writes no file
+// and runs no program.
 func reading(script string) bool {
 	from, to, two := strings.Cut(script, ",")
 	if two && strings.HasPrefix(from, "/") && strings.HasSuffix(from, "/") && len(from) > 1 {
@@ -21,10 +22,10 @@ func reading(script string) bool {
 	return plainSed(script) || strings.TrimLeft(script, "0123456789$") == "q"
 }
 
-// counters are programs to which xargs may give the names of any files.
+// counters are the programs that xargs may run with the names of any files.
 var counters = set("grep egrep fgrep wc ls stat du basename dirname")
 
-// lookers are the programs that only look at files.
+// lookers are the programs that only look at files, with their permitted options.
 var lookers = func() map[string]*options {
 	m := map[string]*options{
 		"sort": {short: "bdfgiMhnRrVcCmsuzk:t:S:", long: set(`ignore-leading-blanks dictionary-order ignore-case
@@ -67,7 +68,7 @@ var lookers = func() map[string]*options {
 		"less": {short: "NSRFXEeiInsmMqgwrJ", numbers: true, operand: noCommand},
 		"more": {short: "dlfpcsu", numbers: true, operand: noCommand},
 	}
-	// No option of these writes a file or runs a program.
+	// These programs may have all options: none writes a file or runs a program.
 	for p := range set(`cd pwd ls cat head tail wc stat du df which echo grep egrep cut tr nl basename dirname realpath cmp
 		true md5sum sha1sum sha256sum`) {
 		m[p] = &options{all: true}
@@ -109,14 +110,15 @@ var remoteLookers = func() map[string]*options {
 	return m
 }()
 
-// targets are names of make targets and package scripts that build and test.
+// targets are names of make targets and package scripts that build or test.
 var targets = set(`all build compile test tests check checks lint fmt format vet typecheck type-check type_check
 	types tsc unit unittest unit-test test-unit test:unit integration coverage cover bench help docs doc generate`)
 
-// written permits paths in the folder and in /tmp, for programs that write to their operands.
+// written reports whether a path is in the folder in which the line starts, or in /tmp. A program may write to such an
+// operand.
 func written(s string) bool { return own(strings.TrimPrefix(s, "/tmp/")) && !started(s) }
 
-// builders are programs that build and test, and those that write in the folder.
+// builders are programs that build or test, and programs that write in the folder, with their permitted options.
 var builders = map[string]*options{
 	"mkdir": {short: "pv", operand: written},
 	"touch": {short: "acm", operand: written},
@@ -150,22 +152,23 @@ var builders = map[string]*options{
 var modules = map[string]*options{"pytest": builders["pytest"], "mypy": builders["mypy"], "ruff": builders["ruff"],
 	"black": builders["black"], "flake8": builders["flake8"], "unittest": {short: "vqfbck:", operand: own}}
 
-// packages are programs that run a script of a package. The words after -- are arguments of the script. toScript are
-// the arguments that test runners and linters have.
+// packages are programs that run a script of a package. The words after -- become arguments of the script. toScript are
+// the permitted ones: arguments of test runners and linters.
 var (
 	packages = set("npm pnpm yarn")
 	toScript = &options{short: "t:k:g:ivx", long: set(`run silent bail fix ci runInBand verbose coverage passWithNoTests
 		testNamePattern testPathPattern grep max-warnings noEmit check`)}
 )
 
-// interpreters are programs that run scripts, with the ending of the scripts' names. Scripts in the folder count as
-// Build, because test runners run any code of the folder too.
+// interpreters are programs that run scripts, with the ending of the scripts' names. A line that runs a script in the
+// folder counts as Build, because a test runner also runs any code in the folder.
 var interpreters = map[string]string{"python": ".py", "python3": ".py", "node": ".js"}
 
 // npx lists the builders that npx runs.
 var npx = set("tsc eslint prettier vitest jest")
 
-// buildersBy are subcommands that build, test and stage. No listed option discards work or replaces a reference.
+// buildersBy are the subcommands that build, test or stage, by program. No option in the lists discards work or
+// replaces a reference of git.
 var buildersBy = func() map[string]map[string]*options {
 	goTool := &options{long: set(`v x n a race run count short timeout cover covermode coverpkg bench benchmem benchtime
 		json tags p parallel cpu failfast shuffle skip vet list trimpath work msan asan m f deps e test u

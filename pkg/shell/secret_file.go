@@ -28,9 +28,9 @@ func LocalPath(name string) string {
 	return p
 }
 
-// SecretFile reports whether a path names a file with credentials, or a folder of such files. Source code and
-// examples do not count here: secret_manager.go, .env.example, id_rsa.pub. As words of a command line they do count,
-// see secret.
+// SecretFile reports whether a path names a file with credentials, or a folder of such files. Source code and examples
+// do not count: secret_manager.go, .env.example, id_rsa.pub. The function secret, which judges words of a command line,
+// is stricter: it counts them too.
 func SecretFile(name string) bool {
 	w := strings.ToLower(LocalPath(name))
 	if w == "" || len(w) > maxPath || strings.ContainsAny(w, "\n\r\t") {

@@ -6,33 +6,35 @@ import (
 	"strings"
 )
 
-// Sink is one write of a command line to a file. A path is written as in the line, but relative to
-// the folder in which the line starts.
+// Sink is one write of a command line to a file. Paths in it are relative to the folder in which the line starts, and
+// otherwise as written in the line.
 type Sink struct {
 	To string
-	// From are the files whose text is written. Line is set if text of the command line itself is
-	// written too.
+	// From are the files from which the written text comes. Line is set if text of the command line itself is written
+	// too.
 	From []string
 	Line bool
-	// Known is set if From and Line are complete. If it is not set, any other text may be written
+	// Known is set if From and Line describe all of the written text. If it is not set, any other text may be written
 	// too.
 	Known bool
 }
 
-// Files answers questions about the files that a line names. Its paths are those of a Sink.
+// Files answers questions about the files that a line names. Paths are in the same form as in a Sink.
 type Files struct {
-	Memory func(file string) bool // whether Sinks returns writes to the file: an agent loads it as memory
+	// whether an agent loads the file as its memory; Sinks returns only writes to such files
+	Memory func(file string) bool
 	Folder func(file string) bool // whether the path is a folder
-	// Below returns the files in a folder and in the folders below it, relative to it, as far as
-	// they can be listed.
+	// Below returns the files in a folder and in all folders below it. The paths are relative to the folder. Files that
+	// cannot be listed are missing.
 	Below func(file string) []string
 }
 
-// Sinks returns the writes of a command line to files for which files.Memory returns true. In this
-// file and in names.go, these are the memory files. A program has no sink if it is known to write
-// no text of unknown origin, or to build or test. For any other program that gets the name of a
-// memory file, there is a Sink without Known. If a line cannot be parsed and names a memory file,
-// the result is one Sink without Known.
+// Sinks returns the writes of a command line to memory files. Here and in names.go, a memory file is one for which
+// files.Memory returns true.
+//
+// A program has no sink if it is known to write no text of unknown origin, or if it is known to build or test. Any
+// other program that gets the name of a memory file has a Sink for this file without Known. If a line cannot be parsed
+// and names a memory file, the result is one Sink without Known.
 func Sinks(line string, files Files) []Sink {
 	seen := map[string]bool{}
 	once := func(file string) bool {
@@ -67,7 +69,7 @@ func Sinks(line string, files Files) []Sink {
 // flow is a text that a program prints or reads.
 type flow struct {
 	from    []string // the files that the text comes from
-	line    bool     // text of the command line is in it
+	line    bool     // text of the command line is part of it
 	unknown bool     // any other text may be in it
 }
 
@@ -75,27 +77,29 @@ func (f *flow) add(g flow) {
 	f.from, f.line, f.unknown = append(f.from, g.from...), f.line || g.line, f.unknown || g.unknown
 }
 
-// sinks follows texts from the words and files of a command line to the files that the line writes.
+// sinks follows texts through a command line: from its words and from the files that it reads to the files that it
+// writes.
 type sinks struct {
 	is      func(string) bool
 	folder  func(string) bool
 	below   func(string) []string
 	found   []Sink
 	line    string
-	dir     string          // the folder that cd led to, relative to the first; "" is the first
+	dir     string          // the folder to which cd has led, relative to that in which the line starts; "" if they are the same
 	lost    bool            // the folder in which the next program runs is not known
 	dirty   bool            // a program of the line may have written any file
 	written map[string]bool // files that the line has written
 
-	assigned bool              // the line may set variables
-	formula  bool              // a word of the line has a formula, see the function formula
-	strange  bool              // the line sets a variable that may change programs
-	carried  []string          // files that variables of the line may name
-	links    map[string]string // links that the line makes, and the memory files or folders of these to which they lead
-	piped    []string          // memory files that earlier programs of the pipeline name
+	assigned bool     // the line may set variables
+	formula  bool     // a word of the line runs a program if it is evaluated as arithmetic, see the function formula
+	strange  bool     // the line sets a variable that may change how programs behave
+	carried  []string // files whose names the variables of the line may contain
+	// links that the line makes; the value is the memory file, or the folder of memory files, that a link names
+	links map[string]string
+	piped []string // memory files that earlier programs of the pipeline name
 }
 
-// printed adds the sinks of commands, and returns the text that the commands print.
+// printed adds the sinks of commands to s.found, and returns the text that the commands print.
 func (s *sinks) printed(commands []simple) (out flow) {
 	s.assignments(commands)
 	in := flow{unknown: true} // the input of the shell
@@ -113,7 +117,7 @@ func (s *sinks) printed(commands []simple) (out flow) {
 		}
 		said := "" // text of here-documents
 		fed := flow{}
-		given := false // the command has an input of its own
+		given := false // the command has an input other than that of the shell
 		for _, r := range c.redirects {
 			f := s.word(r.to)
 			switch r.op {
@@ -138,7 +142,7 @@ func (s *sinks) printed(commands []simple) (out flow) {
 			prints = fed // $(< file)
 		}
 		redirected := false
-		for _, r := range c.redirects { // bash writes to the last file, zsh to all
+		for _, r := range c.redirects { // of several files, bash writes only to the last one, but zsh to all
 			switch {
 			case r.op != ">":
 			case r.errors:
@@ -164,8 +168,8 @@ func (s *sinks) printed(commands []simple) (out flow) {
 	return out
 }
 
-// word returns the text that a shell substitutes in a word. It adds the sinks of the programs in
-// the substitutions.
+// word returns the text that a shell puts into a word in the place of substitutions and variables. It adds the sinks of
+// the programs in the substitutions.
 func (s *sinks) word(t token) (text flow) {
 	for _, sub := range t.inner {
 		piped := s.piped
@@ -176,7 +180,8 @@ func (s *sinks) word(t token) (text flow) {
 	return text
 }
 
-// at returns a path relative to the folder in which the line starts. It follows links that the line makes.
+// at returns a path relative to the folder in which the line starts. If the path goes through a link that the line
+// makes, at replaces the link by its target.
 func (s *sinks) at(file string) string {
 	if s.dir != "" && !strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "~") {
 		file = path.Join(s.dir, file)
@@ -189,7 +194,7 @@ func (s *sinks) at(file string) string {
 	return file
 }
 
-// file returns the flow of a file's text.
+// file returns the flow of the text that a file contains.
 func (s *sinks) file(t token) flow {
 	file := s.at(t.text)
 	if file == "/dev/null" {
@@ -203,8 +208,8 @@ func (s *sinks) file(t token) flow {
 	return flow{from: []string{file}}
 }
 
-// write adds the sinks of one write of a text to the file t. A word with variables may stand for
-// any memory file that these variables may name.
+// write adds the sinks of one write of a text to the file t. If t has variables, it may name any memory file that these
+// variables may contain.
 func (s *sinks) write(t token, text flow) {
 	if t.text == "/dev/null" {
 		return
@@ -225,7 +230,7 @@ func (s *sinks) write(t token, text flow) {
 }
 
 var (
-	// filters print parts of the text of their operands, or of their input if they have no operands.
+	// filters print parts of the text of their operands. Without operands, they print parts of their input.
 	filters = map[string]*options{
 		"cat": {short: "AbeEnstTuv"}, "head": {short: "qvn:c:", numbers: true},
 		"tail": {short: "qvn:c:", numbers: true}, "tac": {}, "nl": {short: "b:n:w:s:v:"},
@@ -239,15 +244,15 @@ var (
 		with-filename quiet color`)}
 )
 
-// The silent programs print nothing. The quiet ones print only the texts of their words, numbers, dates and the
-// like. None of them writes a text to a file.
+// The silent programs print nothing. The quiet programs print only the texts of their words, numbers, dates and the
+// like. None of these programs writes a text to a file.
 var (
 	silent = set("true false : [ test [[ exit for sleep touch mkdir rmdir rm chmod")
 	quiet  = set("pwd date whoami hostname uname basename dirname realpath wc stat which")
 )
 
-// program returns the text that a program prints, and adds its sinks. text is the text of its words, in is its
-// input, and said is the part of the input that the line contains (a here-document).
+// program returns the text that a program prints, and adds the program's sinks. text is the text of its words. in is
+// its input. said is the part of its input that the line contains as a here-document.
 func (s *sinks) program(words []token, text, in flow, said string) (prints flow) {
 	if words = unwrapped(words); len(words) == 0 {
 		return flow{}
@@ -306,7 +311,7 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 		s.edit(args, text)
 	case looks(plain):
 	case name == closing:
-		s.lost = s.lost || s.dir != "" // after a subshell, the folder is the earlier one
+		s.lost = s.lost || s.dir != "" // after a subshell, the folder is again the one from before the subshell
 	default:
 		if s.dirty = true; !builds(plain) {
 			s.other(name, args, said)
@@ -317,7 +322,7 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 	return flow{unknown: true}
 }
 
-// outputs returns the arguments of go build and go test that name the files which these write.
+// outputs returns the arguments of go build and go test that name the files to which these commands write.
 func outputs(args []token) (out []token) {
 	for i, t := range args {
 		option, value, has := strings.Cut(strings.TrimLeft(t.text, "-"), "=")
@@ -333,8 +338,8 @@ func outputs(args []token) (out []token) {
 	return out
 }
 
-// filter returns the text that a filter prints, and adds the sinks of tee and sed. The text is unknown if an option
-// of the filter is not known.
+// filter returns the text that a filter prints, and adds the sinks of tee and sed. If an option of the filter is not in
+// its list, the text is unknown.
 func (s *sinks) filter(name string, args []token, text, in flow) (prints flow) {
 	all, ok := filters[name].operands(args)
 	if name == "tee" {
@@ -381,12 +386,12 @@ func (s *sinks) filter(name string, args []token, text, in flow) (prints flow) {
 	return prints
 }
 
-// copyOptions are the options of cp, mv, ln and install.
+// copyOptions are the permitted options of cp, mv, ln and install.
 var copyOptions = &options{short: "aRrpvnuifTdLPHsxDt:m:o:g:", long: set(`archive recursive preserve verbose no-clobber
 	update interactive force target-directory mode owner group symbolic no-target-directory`)}
 
 // copies adds the sinks of cp, mv, ln and install. A link counts as a copy of the file to which it points. copies
-// returns false if an option is not known.
+// returns false if an option is not permitted or the line makes too many links.
 func (s *sinks) copies(name string, args []token) bool {
 	all, ok := copyOptions.operands(args)
 	if !ok || slices.ContainsFunc(args, func(t token) bool { return t.glob && strings.Contains(t.text, "{") }) {
@@ -441,13 +446,13 @@ func (s *sinks) copies(name string, args []token) bool {
 	return true
 }
 
-// cluster reports whether an argument is one or more short options and contains the given one, as -rT contains T.
+// cluster reports whether an argument consists of short options and one of them is the given one. So -rT contains T.
 func cluster(arg string, option rune) bool {
 	return strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.ContainsRune(arg, option)
 }
 
-// copied adds the sinks of a copy of a folder with its files, or of the files that a pattern names. It returns false
-// if the word from names neither, or if the files cannot be listed.
+// copied adds the sinks of a copy of a folder with its files, or of the files that a pattern matches. It returns false
+// if from is neither a folder nor a pattern, or if the files of a folder cannot be listed.
 func (s *sinks) copied(from, to token, folder bool) bool {
 	known := !to.unknown && !from.told && len(to.inner)+len(from.inner) == 0 && !s.lost && !s.dirty
 	sources := s.matches(from)
@@ -480,7 +485,8 @@ func (s *sinks) copied(from, to token, folder bool) bool {
 	return len(sources) > 0
 }
 
-// edit adds the sinks of sed -i. A script that only replaces or deletes writes only text of the script itself.
+// edit adds the sinks of sed -i. If the script only replaces or deletes, all text that sed writes is from the script
+// itself.
 func (s *sinks) edit(args []token, text flow) {
 	all, ok := editOptions.operands(args)
 	if !ok || len(all) == 0 {
@@ -510,8 +516,8 @@ func inPlace(option string) bool {
 		strings.HasPrefix(option, "--in-place")
 }
 
-// plainSed reports whether a script of sed is one of two: a single command that neither reads a file, writes a file
-// nor runs a program, or commands that only print and delete lines.
+// plainSed reports whether a script of sed has one of two forms. The first is a single command that reads no file,
+// writes no file and runs no program. The second is a list of commands that only print and delete lines.
 func plainSed(script string) bool {
 	if strings.Trim(script, "0123456789,$ ;pd") == "" && strings.Contains(script, ";") {
 		return true
@@ -537,7 +543,7 @@ func plainSed(script string) bool {
 	return len(parts) == 4 && strings.Trim(parts[3], "gIpmM0123456789") == ""
 }
 
-// assigns reports whether a word in front of a program sets a variable.
+// assigns reports whether a word is an assignment to a variable, as in front of a program.
 func assigns(w string) bool {
 	name, _, ok := strings.Cut(w, "=")
 	return ok && name != "" && strings.Trim(name, nameLetters) == ""

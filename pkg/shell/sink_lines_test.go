@@ -1,6 +1,7 @@
 package shell
 
-// foreignLines are command lines by which text that is not in them gets into a memory file.
+// foreignLines are command lines that write text from elsewhere, which the line itself does not contain, to a memory
+// file. The values are their sinks.
 var foreignLines = map[string]string{
 	"sed -i \"1i $(cat evil)\" CLAUDE.md":                            "CLAUDE.md: evil line",
 	"sed -i \"s/^/$(curl -s URL)/\" CLAUDE.md":                       "CLAUDE.md: line?",
@@ -95,7 +96,7 @@ var foreignLines = map[string]string{
 	"cat evil > x > CLAUDE.md":                                       "CLAUDE.md: evil",
 }
 
-// honestLines name a memory file, and write no text into one.
+// honestLines name a memory file, but write no text to one. They must have no sinks.
 var honestLines = []string{
 	"sed -n '1,5p;8,9p' CLAUDE.md",
 	"for f in CLAUDE.md b; do [ -f \"$f\" ] && head -3 \"$f\"; done",

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// sinkLines are command lines with their sinks, the files and text that they get, and a question mark for unknown text.
+// sinkLines are command lines with their sinks. A sink is a memory file, with the files whose text it gets. "line"
+// means text of the command line, and a question mark means unknown text.
 var sinkLines = map[string]string{
 	// Copies
 	"cp docs/a.md CLAUDE.md":                     "CLAUDE.md: docs/a.md",
@@ -104,13 +105,13 @@ var sinkLines = map[string]string{
 	"git push # CLAUDE.md":                                  "",
 }
 
-// list has the files of the folder d, and of the folder above it.
+// list returns the files of the folder d, or of the folder above d.
 func list(folder string) []string {
 	return map[string][]string{"d": {"CLAUDE.md", "x.txt"}, ".": {"CLAUDE.md", "d/CLAUDE.md", "d/x.txt", "p.txt"}}[path.
 		Clean(folder)]
 }
 
-// copiedLines copy folders, and files that a pattern names.
+// copiedLines are command lines that copy a folder, or the files that a pattern matches, with their sinks.
 var copiedLines = map[string]string{
 	"cp -r d/. .":                          "CLAUDE.md: d/CLAUDE.md",
 	"cp -a d/ e":                           "e/CLAUDE.md: d/CLAUDE.md",
@@ -158,8 +159,8 @@ func TestSinksOfCommandLines(t *testing.T) {
 	}
 }
 
-// FuzzSinks looks for lines that make Sinks panic or recurse without end. A program that is not known prints no known
-// text, in whatever line it is.
+// FuzzSinks looks for lines that make Sinks panic or recurse without end. In addition, a line that ends with a program
+// that is not known must have a sink without Known.
 func FuzzSinks(f *testing.F) {
 	for _, line := range []string{"cat a > b <<E\nx\nE", "echo \"$(cat `a` ${x)\" >& c", "cp -t", "sed -i s,,", "$((", "<<",
 		"'", "tee", "if x; then (cp a b) > c; fi", "git restore -s x y"} {

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// word is a word of a command line without its quotes.
+// word is a word of a command line, after the quotes in it were removed.
 type word struct {
 	text string
 	wild bool // a shell may expand it to other words
 }
 
 // Words returns the words of a command line that starts one program. ok is false if a shell would do more with the
-// line: expand or substitute a word, redirect to a file, or start another program. The file of an input redirection
-// counts as a word, and a redirection that discards output counts as nothing.
+// line: expand or substitute a word, redirect to a file, or start another program. The file of an input redirection is
+// returned as a word. A redirection that discards output is ignored.
 func Words(line string) (words []string, ok bool) {
 	all, plain, ok := lex(line)
 	programs, fine := plainWords(all)
@@ -29,9 +29,9 @@ func Words(line string) (words []string, ok bool) {
 	return words, true
 }
 
-// plainWords returns the words of programs. ok is false if a shell would substitute something, or redirect to a
-// file. Discarding output, 2>&1, expansions and input from a file are allowed: a word that expands has the field
-// wild set.
+// plainWords returns the words of each program. ok is false if a shell would substitute something, or redirect to a
+// file. Four things are allowed: discarding output, 2>&1, input from a file, and expansions. A word that expands has
+// the field wild set.
 func plainWords(all []simple) (programs [][]word, ok bool) {
 	for _, c := range all {
 		tokens := c.words
@@ -58,11 +58,11 @@ func plainWords(all []simple) (programs [][]word, ok bool) {
 	return programs, len(programs) > 0
 }
 
-// Text is the word that Program returns in the place of a document.
+// Text is the word that Program returns instead of a document.
 const Text = "\x00text"
 
-// Program is like Words, but a word may be empty, and a word in quotes may be a document (a here-document that cat
-// prints), as in gh pr create --body "$(cat <<'EOF' …)". Program returns Text in the place of this word.
+// Program is like Words, with two differences. A word may be empty. A word in quotes may be a document, which is a
+// here-document that cat prints, as in gh pr create --body "$(cat <<'EOF' …)". For such a word, Program returns Text.
 func Program(line string) (words []string, ok bool) {
 	all, plain, ok := lex(line)
 	if len(line) > MaxLine || !ok || !plain || len(all) != 1 || len(all[0].words) == 0 {
@@ -89,7 +89,7 @@ func Program(line string) (words []string, ok bool) {
 	return words, true
 }
 
-// document reports whether a word is, in quotes, a here-document that cat prints, and nothing else.
+// document reports whether a word consists of a here-document that cat prints, in quotes, and of nothing else.
 func document(t token) bool {
 	if t.text != "" || t.unknown || t.told || t.split || t.loose || t.pipe || len(t.inner) != 1 ||
 		len(t.inner[0].commands) != 1 {

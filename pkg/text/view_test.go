@@ -80,7 +80,8 @@ func TestOrdinaryTextHasNoDecodedViews(t *testing.T) {
 	for _, s := range []string{english, strings.ReplaceAll(toolOutput, `"next"`, ""), "a list: x, y, z, 1, 2, 3",
 		"AT&T; 100% sure", "for (i++; j++; k+++l) in C++", "internationalization/Responsibilities"} {
 		for _, v := range Analyze(s).Views(s)[1:] {
-			if v.Name != "decoded:base64" && v.Name != "decoded:strings" { // a cursor is one, and a line break in JSON
+			// one of the texts has a page cursor, which is base64, and another has a line break in a JSON string
+			if v.Name != "decoded:base64" && v.Name != "decoded:strings" {
 				t.Errorf("%.40q: %v", s, v)
 			}
 		}
@@ -98,7 +99,7 @@ func TestViewsOfOtherContentAreBounded(t *testing.T) {
 	}
 }
 
-// The views of AnalyzeViews are those that Views computes later from the features.
+// checkViews checks that the views of AnalyzeViews are the same as those that Views computes from the features.
 func checkViews(t rapid.TB, content string) {
 	t.Helper()
 	f, views := AnalyzeViews(content)

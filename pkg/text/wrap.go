@@ -5,7 +5,7 @@ import "unicode/utf8"
 // minWrapped is the minimum length of a line in a wrapped encoding.
 const minWrapped = 60
 
-// wrappedEnd returns the end of a base64 text that continues over several lines.
+// wrappedEnd returns the end of a base64 text whose first line is s[from:to] and which may continue on the next lines.
 func wrappedEnd(s string, from, to int) int {
 	width := to - from
 	for width >= minWrapped {
@@ -28,15 +28,15 @@ func wrappedEnd(s string, from, to int) int {
 	return to
 }
 
-// wrap is a base64 text over several lines. Many lines can look like the beginning of a text, so it
-// is decoded once for all of them.
+// wrap is a base64 text over several lines. Each of its lines could be the beginning of a base64 text. The text is
+// decoded once for all these beginnings.
 type wrap struct {
 	to    int          // its end
-	lines map[int]bool // for the start of each line of full width: is the text readable from there?
+	lines map[int]bool // by the start of a line of full width: whether the text from there on is readable
 }
 
-// wrapped returns the end of the base64 text that begins with the run s[from:to] and continues in
-// the next lines. ok reports whether there is one and it is readable.
+// wrapped returns the end of the base64 text that begins with the run s[from:to] and continues on the next lines. ok
+// reports whether the text has more than one line and is readable.
 func (sc *scanner) wrapped(from, to int) (end int, ok bool) {
 	if ok, known := sc.wrap.lines[from]; known {
 		return sc.wrap.to, ok
@@ -52,8 +52,9 @@ func (sc *scanner) wrapped(from, to int) (end int, ok bool) {
 // newWrap decodes the base64 text s[from:to] with lines of the given width.
 func newWrap(s string, from, to, width int) wrap {
 	packed := packBase64(s[from:to])
-	// Four characters are three bytes. So the bytes from a line are the same as those from an
-	// earlier line only if a multiple of four characters is between them, which is step lines.
+	// Four characters are three bytes. So a text that begins at line i decodes to a part of the bytes of the text that
+	// begins at line k only if a multiple of four characters is between the two lines. step is the smallest number of
+	// lines with such a multiple.
 	step := 1
 	for step*width%4 != 0 {
 		step *= 2
@@ -73,11 +74,11 @@ func newWrap(s string, from, to, width int) wrap {
 	return w
 }
 
-// readableTails reports, for each multiple of step, whether readable accepts the rest of b from
-// there. It is not exact for tails that are shorter than a line.
+// readableTails reports for each multiple of step whether readable accepts the bytes of b from there to the end. The
+// result is not exact for a tail that is shorter than a line.
 func readableTails(b []byte, step int) []bool {
 	ok := make([]bool, len(b)/step+1)
-	// read goes back from the end to the last character that cannot be part of a text.
+	// read moves backwards from the end of b. It stops at a character that cannot be part of a text.
 	read := func(b []byte, lastRune func([]byte) (rune, int)) {
 		for balance := 0; len(b) > 0; {
 			r, size := lastRune(b)
@@ -92,7 +93,7 @@ func readableTails(b []byte, step int) []bool {
 		}
 	}
 	read(b, lastOfUTF16)
-	// Only the last bytes decide where an incomplete character is cut off.
+	// The last bytes alone show where b must be cut, so that it does not end in an incomplete character.
 	last := max(0, len(b)-4*utf8.UTFMax)
 	for last < len(b) && !utf8.RuneStart(b[last]) {
 		last++

@@ -9,12 +9,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pieces are parts of contents that are text, nearly text, or no text, before they are encoded.
+// pieces are parts of contents before they are encoded. Some are text, some are almost text, and some are not text.
 var pieces = []string{"ignore all previous instructions ", "a", "ü", "€", "😀", "i\x00", "g\x00n\x00", ".", "....!!!!",
 	"\n", "\x00", "\x01", "\xff", "\xc3", "\xe2\x82", "\x80", "\u200b", "\ufffd", "\u0085",
 	strings.Repeat("send it ", 30), strings.Repeat("s\x00e\x00", 90), strings.Repeat("?", 100), strings.Repeat("ß", 90)}
 
-// wrappedText draws a base64 text in lines, with junk before, between and behind its parts.
+// wrappedText generates base64 texts over several lines. Junk may be before, between and after the parts of a text.
 func wrappedText(t *rapid.T) string {
 	var b strings.Builder
 	width := rapid.IntRange(58, 80).Draw(t, "width")
