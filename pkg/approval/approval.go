@@ -20,8 +20,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// Version begins every statement. So a statement that was signed for another purpose cannot be used
-// as a resolution, and vice versa.
+// Version begins the text of every signed statement of this kind. So a statement that was signed for another purpose
+// cannot be used as a resolution, and a resolution cannot be used for another purpose.
 const Version = "lazaret/approval/v1"
 
 // Limits.
@@ -39,31 +39,31 @@ type Decision string
 const (
 	Approve Decision = "approve"
 	Reject  Decision = "reject"
-	// Withdraw ends the approval of a source that was given with the release of this hold.
+	// Withdraw ends the approval of a source. The source was approved together with the release of this hold.
 	Withdraw Decision = "withdraw"
 )
 
-// Statement is the content of a signed decision on a hold.
+// Statement is the signed content of a person's decision on a hold.
 type Statement struct {
 	Action   string    `json:"action"` // digest of the action, see ActionDigest
 	Decision Decision  `json:"decision"`
 	Expires  time.Time `json:"expires"` // whole seconds, UTC
 	Hold     string    `json:"hold"`
-	// Levels are the levels at which the signer accepts tools, L0 to L4, by tool name. It is set
-	// only for a hold on a tool catalogue. Tools that it does not name keep the policy's level.
+	// Levels are the levels at which the signer accepts tools, L0 to L4, by tool name. They are set only if the hold is
+	// on a tool catalogue. A tool that is not in Levels keeps the level that the policy gives it.
 	Levels   map[string]string `json:"levels,omitzero"`
 	Nonce    string            `json:"nonce"` // hex
 	Project  string            `json:"project"`
 	Reason   string            `json:"reason,omitzero"`
 	Revision string            `json:"revision"`
-	// Source approves a source together with the hold, or names the source whose approval is
-	// withdrawn.
+	// Source is the source that is approved together with the hold. If Decision is Withdraw, it is the source whose
+	// approval ends.
 	Source  *Source `json:"source,omitzero"`
 	Version string  `json:"v"`
 }
 
-// Source is the approval of one content for one session. It covers actions that do what the content
-// asks for, as far as the policy permits.
+// Source is the approval of one content for one session. It allows actions that the content asks for, as far as the
+// policy permits that.
 type Source struct {
 	Actions int       `json:"actions,omitzero"` // maximum number of later actions
 	Digest  string    `json:"digest"`           // of the content
@@ -81,7 +81,7 @@ func NewNonce() string {
 // Text returns the text that is signed.
 func (s *Statement) Text() (string, error) { return canonical(s) }
 
-// canonical checks a statement and returns its JCS form, followed by a line break.
+// canonical checks a statement and returns its JCS form (canonical JSON) with a line break at the end.
 func canonical(statement interface{ check() error }) (string, error) {
 	if err := statement.check(); err != nil {
 		return "", err
@@ -112,7 +112,7 @@ func signStatement(of func() (string, error), signer note.Signer) ([]byte, error
 	return msg, err
 }
 
-// check returns an error if the statement is incomplete or not in its canonical form.
+// check returns an error if a field of the statement is missing or not in its canonical form.
 func (s *Statement) check() error {
 	switch {
 	case s.Version != Version:
@@ -163,8 +163,8 @@ func (s *Statement) checkLevels() error {
 	return nil
 }
 
-// checkSource checks that an approval of a source is complete, and that a withdrawal names only the
-// source.
+// checkSource checks that an approval of a source has all fields, and that a withdrawal has only the source's digest
+// and session.
 func (s *Statement) checkSource() error {
 	x := s.Source
 	if x == nil {
@@ -199,26 +199,27 @@ func isHex(s string, n int) bool {
 	})
 }
 
-// Check is one of the checks of a resolution. The alert about a refused resolution is named after
-// the failed check.
+// Check is one of the checks of a resolution. If a resolution is refused, the alert about it has the name of the failed
+// check.
 type Check string
 
-// The checks, in the order in which they run.
+// The checks, in the order in which they run. The comments say when a check fails.
 const (
 	CheckForm      Check = "form"      // not a signed statement, or not in its canonical encoding
 	CheckUnpinned  Check = "unpinned"  // signed by a key that is not pinned
 	CheckSignature Check = "signature" // forged or altered
-	CheckHold      Check = "hold"      // for another hold than the request, or for a hold that does not exist
+	CheckHold      Check = "hold"      // not for the hold in the request, or for a hold that does not exist
 	CheckReplayed  Check = "replayed"  // the nonce was used before
-	CheckCounter   Check = "counter"   // the passkey was cloned, or the assertion is old: its counter did not grow
-	CheckSettled   Check = "settled"   // the hold is not open
-	CheckExpired   Check = "expired"   // expired, or the expiry is too far in the future
-	CheckRole      Check = "role"      // the key lacks a role that the policy requires
-	CheckSelf      Check = "self"      // the key belongs to the requesting agent
-	CheckAction    Check = "action"    // for another action
-	CheckRevision  Check = "revision"  // the hold got further reasons after the signer saw it
-	CheckSource    Check = "source"    // the source is not that of the hold, or approved for too long
-	CheckPolicy    Check = "policy"    // the policy in force does not allow an approval
+	// the passkey's counter did not grow: the passkey was cloned, or the assertion is an old one
+	CheckCounter  Check = "counter"
+	CheckSettled  Check = "settled"  // the hold is not open
+	CheckExpired  Check = "expired"  // expired, or the expiry is too far in the future
+	CheckRole     Check = "role"     // the key lacks a role that the policy requires
+	CheckSelf     Check = "self"     // the key belongs to the requesting agent
+	CheckAction   Check = "action"   // for another action
+	CheckRevision Check = "revision" // the hold got further reasons after the signer looked at it
+	CheckSource   Check = "source"   // the source is not that of the hold, or its approval lasts too long
+	CheckPolicy   Check = "policy"   // the policy in force does not allow an approval
 )
 
 // Checks is every check, in order.
@@ -226,7 +227,7 @@ var Checks = []Check{CheckForm, CheckUnpinned, CheckSignature, CheckHold, CheckR
 	CheckExpired,
 	CheckRole, CheckSelf, CheckAction, CheckRevision, CheckSource, CheckPolicy}
 
-// Error is the reason why a resolution is refused.
+// Error says why a resolution is refused.
 type Error struct {
 	Check Check
 	Text  string
@@ -234,7 +235,7 @@ type Error struct {
 
 func (e *Error) Error() string { return string(e.Check) + ": " + e.Text }
 
-// Is reports whether target is an *Error with the same check and either no text or the same text.
+// Is reports whether target is an *Error with the same check. If target has a text, the text must be the same too.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Check == e.Check && (t.Text == "" || t.Text == e.Text)
@@ -257,7 +258,7 @@ type Signed struct {
 	Statement
 	Signer string   // name of the signing key
 	Pin    keys.Pin // the key's pin in the trust file
-	// Passkey is set if a passkey signed. Counter is then the passkey's signature counter.
+	// Passkey is set if the signing key is a passkey. Then Counter is the passkey's signature counter.
 	Passkey bool
 	Counter uint32
 }
@@ -265,8 +266,8 @@ type Signed struct {
 // sigLine begins a signature line in a note.
 const sigLine = "— "
 
-// Open verifies that msg is a statement signed by exactly one pinned key. It does not check what
-// the key may do: see Judge. Every error is an *Error.
+// Open verifies that msg is a statement that exactly one pinned key has signed. It does not check whether the key may
+// decide this hold: see Judge. Every error is an *Error.
 func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 	s := new(Signed)
 	by, err := openStatement(msg, trust, &s.Statement, s.Text)
@@ -278,8 +279,8 @@ func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 	return s, nil
 }
 
-// openStatement verifies that msg is a statement signed by exactly one pinned key, and decodes it
-// to into. text returns the canonical text of into.
+// openStatement verifies that msg is a statement that exactly one pinned key has signed. It decodes the statement to
+// into. text returns the canonical text of into.
 func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string, error)) (signer, error) {
 	signed, by, err := openNote(msg, trust)
 	if err != nil {
@@ -288,8 +289,8 @@ func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string,
 	return by, readStatement(signed, into, text)
 }
 
-// withoutPasskey refuses the signature of a passkey. Only the counters of resolutions and attestations
-// are stored, so a copied passkey could not be detected in other statements.
+// withoutPasskey returns an error if a passkey has signed. Passkeys may sign only resolutions and attestations: only
+// for these the counter is stored, and without the counter a copied passkey cannot be detected.
 func withoutPasskey(by signer, err error) (signer, error) {
 	if err == nil && by.assertion != nil {
 		err = refuse(CheckRole, "key %q is a passkey: it resolves holds, attests beliefs and signs nothing else", by.name)
@@ -297,7 +298,7 @@ func withoutPasskey(by signer, err error) (signer, error) {
 	return by, err
 }
 
-// count reports whether a passkey signed, and its counter of signatures at that time.
+// count reports whether a passkey signed. If so, it also returns the passkey's signature counter in this signature.
 func (by *signer) count() (passkey bool, counter uint32) {
 	if by.assertion == nil {
 		return false, 0
@@ -305,9 +306,9 @@ func (by *signer) count() (passkey bool, counter uint32) {
 	return true, by.assertion.Counter()
 }
 
-// grown returns an error if a passkey's counter has not grown since the last accepted statement. before
-// is the counter of that statement. Authenticators without a counter report 0, so two zeros are
-// accepted. The counter of other keys is not checked.
+// grown returns an error if the counter of a passkey has not grown since the last accepted statement. before is the
+// counter in that statement. An authenticator without a counter always reports 0, so grown accepts 0 after 0. It does
+// not check the counter of other keys.
 func grown(name string, passkey bool, counter, before uint32) error {
 	if passkey && (counter > 0 || before > 0) && counter <= before {
 		return refuse(CheckCounter,
@@ -317,7 +318,8 @@ func grown(name string, passkey bool, counter, before uint32) error {
 	return nil
 }
 
-// inTime returns an error if a statement with this expiry may not be accepted at ledger time now.
+// inTime returns an error if a statement with this expiry may not be accepted at the ledger time now: it has expired,
+// or it expires too late.
 func inTime(expires, now time.Time) error {
 	switch {
 	case !now.Before(expires):
@@ -335,8 +337,8 @@ type signer struct {
 	assertion *keys.Assertion // set for a passkey
 }
 
-// openNote verifies that msg is a note in its canonical encoding, signed by exactly one pinned key,
-// and returns its text.
+// openNote verifies that msg is a note in its canonical encoding that exactly one pinned key has signed. It returns the
+// note's text.
 func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error) {
 	if len(msg) > MaxNote {
 		return "", by, refuse(CheckForm, "it has %d bytes, at most %d are taken", len(msg), MaxNote)
@@ -371,8 +373,7 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 		return "", by, refuse(CheckForm, "it carries %d signatures, want one", len(n.Sigs)+len(n.UnverifiedSigs))
 	}
 	sig := n.Sigs[0]
-	// Several encodings of a note verify, for example because of base64. Only the canonical one is
-	// accepted.
+	// Because of base64, several encodings of the same note verify. openNote accepts only the canonical one.
 	raw, err := base64.StdEncoding.DecodeString(sig.Base64)
 	if err != nil || string(msg) != n.Text+"\n"+sigLine+sig.Name+" "+base64.StdEncoding.EncodeToString(raw)+"\n" {
 		return "", by, refuse(CheckForm, "it is not in its canonical encoding")
@@ -409,26 +410,26 @@ func readStatement(signed string, into any, text func() (string, error)) error {
 	return nil
 }
 
-// Case is the current state of the hold that a resolution is for.
+// Case is the current state of the hold to which a resolution belongs.
 type Case struct {
 	Project  string
 	Agent    string // the agent that made the proposal
 	Hold     string
 	Revision string
 	Action   string // digest of the action
-	// Roles are the roles that the signer's key must have. All are required.
+	// Roles are roles that the signer's key must have: all of them.
 	Roles []keys.Role
 	Now   time.Time // ledger time
-	// Used is set if the nonce was used before. Open is set if the hold waits for a decision. State
-	// is the hold's state if Open is not set.
+	// Used is set if the nonce was used before. Open is set if the hold waits for a decision. If it does not, State
+	// says how the hold ended.
 	Used  bool
 	Open  bool
 	State string
-	// Counter is the highest accepted counter of the signer's passkey.
+	// Counter is the highest counter of the signer's passkey in a statement that was accepted.
 	Counter uint32
 }
 
-// Judge returns an *Error if a verified statement may not decide the case, or nil.
+// Judge returns nil if a verified statement may decide the hold in this state. Otherwise it returns an *Error.
 func (s *Signed) Judge(c *Case) error {
 	switch {
 	case s.Project != c.Project || s.Hold != c.Hold || c.Hold == "":

@@ -19,7 +19,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 10, 15, 0, 0, time.UTC)
 
-// signerOf generates a key and pins it, unless it has no roles.
+// signerOf generates a key. If roles are given, it also pins the key in the trust file.
 func signerOf(t testing.TB, trust *keys.Trust, name, agent string, roles ...keys.Role) note.Signer {
 	t.Helper()
 	private, public, err := keys.Generate(name)
@@ -153,8 +153,8 @@ func TestAStatementThatCannotBeMeantIsNotSigned(t *testing.T) {
 	}
 }
 
-// TestTenThousandForgeriesReleaseNothing alters a signed statement in many systematic ways, and
-// also at random, byte by byte.
+// TestTenThousandForgeriesReleaseNothing alters a signed statement in many systematic ways, and byte by byte at random.
+// No altered statement may release the hold.
 func TestTenThousandForgeriesReleaseNothing(t *testing.T) {
 	trust := new(keys.Trust)
 	alice := signerOf(t, trust, "alice", "", keys.RoleApprover)

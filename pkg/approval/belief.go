@@ -12,18 +12,19 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// BeliefVersion begins every signed attestation of a belief.
+// BeliefVersion begins the text of every signed attestation of a belief.
 const BeliefVersion = "lazaret/belief/v1"
 
-// The decisions on a belief. A key of a verification run (role probe) may confirm. All other
-// decisions need the key of a person (role approver).
+// The decisions on a belief. A confirmation needs the key of a person (role approver) or of a verification run (role
+// probe). All other decisions need the key of a person.
 const (
-	Confirm      Decision = "confirm"        // true: believed and served
-	RejectBelief Decision = "reject"         // unwanted: quarantined, with a tombstone
-	Quarantine   Decision = "quarantine"     // out of service, for review
-	ClearBelief  Decision = "clear"          // the suspicion was unfounded: context only, until confirmed
+	Confirm      Decision = "confirm"    // true: believed and served
+	RejectBelief Decision = "reject"     // unwanted: quarantined, with a tombstone
+	Quarantine   Decision = "quarantine" // out of service, for review
+	// the suspicion was unfounded: usable as context only, until the belief is confirmed
+	ClearBelief  Decision = "clear"
 	Block        Decision = "block"          // never served
-	Unblock      Decision = "unblock"        // not blocked any more, but hidden like a new candidate
+	Unblock      Decision = "unblock"        // no longer blocked, but hidden like a new candidate
 	Malicious    Decision = "malicious"      // an attack; this decision is final
 	Supersede    Decision = "supersede"      // replaced by a named successor
 	Contradict   Decision = "contradict"     // false
@@ -35,7 +36,8 @@ const (
 var beliefDecisions = []Decision{Confirm, RejectBelief, Quarantine, ClearBelief, Block, Unblock, Malicious, Supersede,
 	Contradict, Restrict, AuditOnly, EndAuditOnly}
 
-// Withdraws reports whether a decision takes a belief out of service. It ends what earlier signatures cleared.
+// Withdraws reports whether a decision takes a belief out of service. Such a decision also ends what earlier signatures
+// allowed: findings that they cleared count again.
 func (d Decision) Withdraws() bool {
 	return d == RejectBelief || d == Quarantine || d == Malicious || d == Contradict
 }
@@ -43,15 +45,15 @@ func (d Decision) Withdraws() bool {
 // BeliefDecisions returns every decision on a belief.
 func BeliefDecisions() []Decision { return slices.Clone(beliefDecisions) }
 
-// BeliefStatement is a person's attestation of one belief, as it is signed: a decision on these
-// exact bytes, in the state that the signer saw.
+// BeliefStatement is a person's signed decision on one belief (an attestation). It is about the exact bytes of the
+// belief, and about the state in which the signer saw it.
 type BeliefStatement struct {
 	Belief   string    `json:"belief"`
 	Content  string    `json:"content"` // digest of the exact bytes
 	Decision Decision  `json:"decision"`
 	Expires  time.Time `json:"expires"` // whole seconds, UTC
 	// Findings are the keys of the findings on the belief that the signer saw (streams.FindingKey), in order. A
-	// confirmation clears them: recalls then serve the belief although these findings are on it.
+	// confirmation clears these findings: recalls then serve the belief in spite of them.
 	Findings  []string `json:"findings,omitempty"`
 	Nonce     string   `json:"nonce"` // hex
 	Project   string   `json:"project"`
@@ -115,13 +117,13 @@ type SignedBelief struct {
 	BeliefStatement
 	Signer string   // name of the signing key
 	Pin    keys.Pin // the key's pin in the trust file
-	// Passkey is set if a passkey signed. Counter is then the passkey's signature counter.
+	// Passkey is set if the signing key is a passkey. Then Counter is the passkey's signature counter.
 	Passkey bool
 	Counter uint32
 }
 
-// OpenBelief verifies that msg is an attestation signed by exactly one pinned key. It does not
-// check what the key may do: see Judge. Every error is an *Error.
+// OpenBelief verifies that msg is an attestation that exactly one pinned key has signed. It does not check whether the
+// key may decide on the belief: see Judge. Every error is an *Error.
 func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	s := new(SignedBelief)
 	by, err := openStatement(msg, trust, &s.BeliefStatement, s.Text)
@@ -133,16 +135,16 @@ func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	return s, nil
 }
 
-// CheckBelief fails if the attestation names another belief than the request, or an unknown one.
+// CheckBelief fails if the attestation is not for the belief in the request, or if the belief does not exist.
 const CheckBelief Check = "belief"
 
-// CheckContent fails if the attestation was signed for other bytes.
+// CheckContent fails if the attestation was signed for other bytes than those of the belief.
 const CheckContent Check = "content"
 
-// CheckMove fails if the belief's state does not allow the decision.
+// CheckMove fails if the decision is not possible in the belief's current state.
 const CheckMove Check = "move"
 
-// BeliefCase is the current state of the belief that an attestation is for.
+// BeliefCase is the current state of the belief to which an attestation belongs.
 type BeliefCase struct {
 	Project  string
 	Agent    string // the agent that wrote it
@@ -152,11 +154,12 @@ type BeliefCase struct {
 	Role     keys.Role // the role that a person's key must have
 	Now      time.Time // ledger time
 	Used     bool      // the nonce was used before
-	// Counter is the highest accepted counter of the signer's passkey.
+	// Counter is the highest counter of the signer's passkey in a statement that was accepted.
 	Counter uint32
 }
 
-// Judge returns an *Error if a verified attestation may not be accepted, or nil.
+// Judge returns nil if a verified attestation may be accepted in this state of the belief. Otherwise it returns an
+// *Error.
 func (s *SignedBelief) Judge(c *BeliefCase) error {
 	switch {
 	case s.Project != c.Project || s.Belief != c.Belief || c.Belief == "":
@@ -184,7 +187,8 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 	return nil
 }
 
-// Person reports whether the key belongs to a person who may attest, that is whether it has the role.
+// Person reports whether the key has the role, and thus belongs to a person who may decide on the belief. An empty role
+// means approver.
 func (s *SignedBelief) Person(role keys.Role) bool {
 	if role == "" {
 		role = keys.RoleApprover

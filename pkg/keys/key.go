@@ -17,14 +17,13 @@ import (
 	"lazaret/pkg/files"
 )
 
-// EnvKey is the environment variable for the text of a private key. Programs use it if they are
-// given no key file.
+// EnvKey is the environment variable with the text of a private key. Programs use it if they got no key file.
 const EnvKey = "LAZARET_KEY"
 
 // MaxName is the maximum length of a key name, in bytes.
 const MaxName = 128
 
-// maxFile is the maximum number of bytes read from a key file. Keys are much shorter.
+// maxFile is the maximum size of a key file in bytes. Keys are much shorter.
 const maxFile = 4 << 10
 
 // privatePrefix begins the text of every private key.
@@ -43,9 +42,8 @@ var (
 	ErrBadKey = errors.New("not a key in note format")
 )
 
-// Generate makes a key pair. name identifies the owner and appears in every signature. It has 1 to
-// MaxName printable ASCII characters without space or '+'. private is secret. public goes into a
-// trust file.
+// Generate makes a key pair. name identifies the owner and appears in every signature. It must have 1 to MaxName
+// printable ASCII characters without space or '+'. private is secret. public goes into a trust file.
 func Generate(name string) (private, public string, err error) {
 	if err := checkName(name); err != nil {
 		return "", "", err
@@ -83,8 +81,7 @@ func Public(private string) (string, error) {
 	return note.NewEd25519VerifierKey(signer.Name(), public)
 }
 
-// parsePrivate is like note.NewSigner, and checks the name. Its errors never contain the text of
-// the key.
+// parsePrivate is like note.NewSigner, but also checks the name. Its errors never contain the text of the key.
 func parsePrivate(private string) (note.Signer, error) {
 	signer, err := note.NewSigner(private)
 	if err != nil {
@@ -113,9 +110,9 @@ func WritePrivate(path, private string) error {
 	return nil
 }
 
-// SetAside copies the file of a private key to a file beside it, whose name has the key's hash as suffix. So the key
-// is not lost when another key replaces it in its file. It returns the path of the copy, and an error if that file
-// has other content.
+// SetAside copies the file of a private key before another key replaces it, so that the old key is not lost. The copy
+// is in the same folder, and its name has the key's hash as suffix. SetAside returns the path of the copy. It returns
+// an error if a file with this name exists and has other content.
 func SetAside(path string) (string, error) {
 	private, err := LoadPrivate(path)
 	if err != nil {
@@ -136,9 +133,9 @@ func SetAside(path string) (string, error) {
 	return aside, nil
 }
 
-// LoadPrivate reads the text of a private key from path or, if path is empty, from the environment
-// variable EnvKey. It returns ErrOpenMode for a file that users other than its owner may read, and
-// ErrNoKey if there is no key.
+// LoadPrivate reads the text of a private key from path. If path is empty, it reads the key from the environment
+// variable EnvKey. It returns ErrOpenMode for a file that users other than its owner may read, and ErrNoKey if there is
+// no key.
 func LoadPrivate(path string) (string, error) {
 	if path == "" {
 		private := strings.TrimSpace(os.Getenv(EnvKey))
@@ -164,7 +161,7 @@ func LoadPrivate(path string) (string, error) {
 	return private, nil
 }
 
-// LoadSigner loads a private key like LoadPrivate and returns a signer.
+// LoadSigner loads a private key in the same way as LoadPrivate and returns a signer.
 func LoadSigner(path string) (note.Signer, error) {
 	private, err := LoadPrivate(path)
 	if err != nil {
@@ -173,9 +170,9 @@ func LoadSigner(path string) (note.Signer, error) {
 	return parsePrivate(private)
 }
 
-// readGuarded reads a regular file whose mode has none of the forbidden bits. It checks the mode of
-// the opened file, so that the file cannot be replaced between check and read. The mode is not
-// checked on Windows, which has no such modes.
+// readGuarded reads a regular file. It refuses a file whose mode has one of the forbidden bits. It checks the mode of
+// the opened file, so that the file cannot be replaced between check and read. The mode is not checked on Windows,
+// which has no such modes.
 func readGuarded(path string, forbidden fs.FileMode, remedy string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// A passkey is pinned as a key of C2SP signed notes of the type 0xff, which is followed by
-// passkeyType and the JSON form of Passkey. Its signature in a note is the JSON form of
-// Assertion, whose challenge is the SHA-256 of the note's text.
+// In a trust file, a passkey is a key of C2SP signed notes of the type 0xff. After the type come passkeyType and the
+// JSON form of Passkey. The signature of a passkey in a note is the JSON form of Assertion. The challenge in it is the
+// SHA-256 of the note's text.
 const (
 	algPasskey  = 0xff
 	passkeyType = "lazaret/passkey/v1\n"
@@ -44,15 +44,15 @@ func (b *Bytes) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Passkey is the public key of a WebAuthn credential, with the origins that may use it.
+// Passkey is the public key of a WebAuthn credential, with the web origins that may use it.
 type Passkey struct {
 	Credential Bytes    `json:"credential"`
-	Origins    []string `json:"origins"` // origins of the pages that may ask for a signature
+	Origins    []string `json:"origins"` // web origins of the pages that may ask for a signature
 	Public     Bytes    `json:"public"`  // COSE_Key, as the authenticator returned it
-	RP         string   `json:"rp"`      // relying party id: the host of each origin or a parent domain
+	RP         string   `json:"rp"`      // relying party id: the host of each web origin, or a parent domain of it
 }
 
-// Assertion is the unchanged answer of an authenticator.
+// Assertion is the answer of an authenticator to a challenge, unchanged.
 type Assertion struct {
 	AuthData   Bytes `json:"auth_data"`
 	ClientData Bytes `json:"client_data"`
@@ -93,7 +93,7 @@ func knownKey(cose []byte) bool {
 		len(cose) == 42 && bytes.HasPrefix(cose, eddsa)
 }
 
-// Pin returns the text of a passkey for a trust file.
+// Pin returns the text that pins a passkey in a trust file.
 func (p *Passkey) Pin(name string) (string, error) {
 	if err := errors.Join(checkName(name), p.check()); err != nil {
 		return "", err
@@ -147,7 +147,7 @@ func ParsePasskey(key string) (*Passkey, string, error) {
 	return p, parts[0], nil
 }
 
-// Encode returns the assertion as a signature for a note.
+// Encode returns the assertion in the form of a signature of a note.
 func (a *Assertion) Encode() ([]byte, error) { return json.Marshal(a, json.Deterministic(true)) }
 
 // ParseAssertion parses a passkey's signature of a note. It accepts only the canonical encoding.
@@ -165,7 +165,7 @@ func ParseAssertion(sig []byte) (*Assertion, error) {
 	return a, nil
 }
 
-// AssembleNote returns a C2SP signed note with a text and the signature of a passkey.
+// AssembleNote returns a C2SP signed note that has the given text and the signature of a passkey.
 func AssembleNote(text, key string, a *Assertion) ([]byte, error) {
 	v, isPasskey, err := newVerifier(key)
 	if err != nil || !isPasskey {
@@ -204,9 +204,9 @@ func Challenge(text []byte) string {
 // verify verifies assertions. Passkeys sets it.
 var verify atomic.Pointer[func(p *Passkey, challenge string, a *Assertion) error]
 
-// Passkeys sets the function that verifies assertions. Package passkey calls it during
-// initialization. So a program that verifies no assertions does not link that package's
-// dependencies. Without the function, no signature of a passkey is valid.
+// Passkeys sets the function that verifies assertions. The package passkey calls Passkeys when it is initialized. So a
+// program that does not import the package passkey does not link its dependencies. In such a program, no signature of a
+// passkey is valid.
 func Passkeys(f func(p *Passkey, challenge string, a *Assertion) error) { verify.Store(&f) }
 
 // passkeyVerifier implements note.Verifier.
@@ -225,9 +225,9 @@ func (v *passkeyVerifier) Verify(msg, sig []byte) bool {
 	return err == nil && f != nil && (*f)(v.key, Challenge(msg), a) == nil
 }
 
-// ExplainAssertion says why the assertion that the passkey key added to a signed note is not valid for the
-// note's text. It returns "" if it is valid, if key is not a passkey, or if the note has no readable signature
-// under the key's name.
+// ExplainAssertion says why a passkey's signature of a note is not valid. key is the passkey, and signed is the note.
+// It returns "" if the signature is valid, if key is not a passkey, or if the note has no readable signature under the
+// key's name.
 func ExplainAssertion(key string, signed []byte) string {
 	p, name, err := ParsePasskey(key)
 	end := bytes.LastIndex(signed, []byte("\n\n"))

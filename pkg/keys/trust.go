@@ -21,20 +21,22 @@ const TrustFile = "trust.yaml"
 // maxTrust is the maximum size of a trust file, in bytes.
 const maxTrust = 1 << 20
 
-// Role is what a pinned key may sign. No role includes another one.
+// Role says what a pinned key may sign. No role includes another one.
 type Role string
 
 // The roles.
 const (
-	// RoleOperator activates rule sets, policies and trust files. It signs statements about data, see streams.Custody.
+	// RoleOperator activates rule sets, policies and trust files. It also signs statements about data, such as legal
+	// holds and erasures, see streams.Custody.
 	RoleOperator Role = "operator"
 	RoleApprover Role = "approver" // resolves holds
 	RoleAuditor  Role = "auditor"  // signs checkpoints, and orders to open an incident or to disclose beliefs
 	RoleProbe    Role = "probe"    // signs results of planned tests
 )
 
-// ApproverPrefix begins the name of a narrower approver role, such as approver:finance. A policy
-// may require it. It does not include the role approver, and approver does not include it.
+// ApproverPrefix begins the name of a narrower approver role, such as approver:finance. A policy may require such a
+// role. A key with the narrower role does not have the role approver, and a key with the role approver does not have
+// the narrower role.
 const ApproverPrefix = RoleApprover + ":"
 
 // Valid reports whether a key may be pinned for r.
@@ -49,7 +51,7 @@ func (r Role) Approver() bool {
 	return ok && plainName(name)
 }
 
-// plainName reports whether s is a valid identifier in subjects.
+// plainName reports whether s may be a part of a NATS subject.
 func plainName(s string) bool {
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
@@ -63,8 +65,8 @@ var Roles = []Role{RoleOperator, RoleApprover, RoleAuditor, RoleProbe}
 type Pin struct {
 	Key   string `yaml:"key" json:"key"` // note verifier key, or passkey (see Passkey)
 	Roles []Role `yaml:"roles" json:"roles"`
-	// Agent is the agent that holds the key, as project/agent, if an agent does. Such a key cannot
-	// resolve a hold of that agent.
+	// Agent is set if an agent holds the key. It names the agent as project/agent. Such a key cannot resolve a hold of
+	// that agent.
 	Agent   string `yaml:"agent,omitempty" json:"agent,omitempty"`
 	Comment string `yaml:"comment,omitempty" json:"comment,omitempty"`
 	// ReplacedAt is the number of leaves that the audit log had when another key replaced this one.
@@ -76,8 +78,8 @@ type Pin struct {
 // Has reports whether the key is pinned for a role.
 func (p *Pin) Has(r Role) bool { return slices.Contains(p.Roles, r) }
 
-// Trust is the set of pinned keys. The zero value trusts no key. Concurrent reads are safe as long
-// as no goroutine calls Add.
+// Trust is the set of pinned keys. The zero value trusts no key. Several goroutines may read it at the same time as
+// long as no goroutine calls Add or Replaced.
 type Trust struct {
 	pins []Pin
 	keys map[nameHash]pinned
@@ -135,8 +137,8 @@ func ParseTrust(name string, src []byte) (*Trust, error) {
 	return t, nil
 }
 
-// Add pins a key. Two keys may have the same name, for example when a person changes keys. A key
-// that is pinned already, or that has the same name and hash as a pinned one, is refused.
+// Add pins a key. Two different keys may have the same name, for example after a person got a new key. Add refuses a
+// key that is pinned already, and a key with the same name and hash as a pinned one.
 func (t *Trust) Add(p Pin) error {
 	p.Key = strings.TrimSpace(p.Key)
 	if strings.HasPrefix(p.Key, privatePrefix) {
@@ -191,19 +193,20 @@ func (t *Trust) Add(p Pin) error {
 	return nil
 }
 
-// replaced is the verifier of a key that was replaced. Package chain asks it until which size of the
-// log the key may sign.
+// replaced is the verifier of a key that was replaced. Package chain calls ReplacedAt: the key may only sign
+// checkpoints of a log that is not larger.
 type replaced struct {
 	note.Verifier
 	at int64
 }
 
-// ReplacedAt returns the number of leaves of the log when the key was replaced.
+// ReplacedAt returns the number of leaves that the log had when the key was replaced.
 func (r replaced) ReplacedAt() int64 { return r.at }
 
-// Replaced records in the pin of a key that another key replaced it when the log had the given number of leaves. key
-// is the replaced key's name and its hash in hex, as in NAME+HASH. Replaced changes the pin, and returns true, if the
-// key is pinned for the role auditor and the pin does not have the same or a smaller number already.
+// Replaced records in the pin of a key that another key replaced it when the log had the given number of leaves. key is
+// the name of the replaced key and its hash in hex, as NAME+HASH. Replaced returns true if it changed the pin. It does
+// not change the pin in two cases: the key is not pinned for the role auditor, or the pin already has the same number
+// or a smaller one.
 func (t *Trust) Replaced(key string, leaves int64) bool {
 	name, hex, _ := strings.Cut(key, "+")
 	hash, err := strconv.ParseUint(hex, 16, 32)
@@ -236,8 +239,8 @@ func (t *Trust) Pins() []Pin {
 	return out
 }
 
-// Verifiers returns the keys that have a role, for note.Open. Other keys are unknown to it, so that
-// a note signed only by those does not open.
+// Verifiers returns the keys that have a role, for note.Open. note.Open then treats all other keys as unknown. So it
+// refuses a note that only such keys signed.
 func (t *Trust) Verifiers(role Role) note.Verifiers { return roleVerifiers{t, role} }
 
 type roleVerifiers struct {
@@ -254,8 +257,8 @@ func (r roleVerifiers) Verifier(name string, hash uint32) (note.Verifier, error)
 	return p.verifier, nil
 }
 
-// All returns the keys that are trusted in any role, for note.Open. The caller must check the
-// roles of the key that signed, with Find.
+// All returns the keys that are trusted in any role, for note.Open. The caller must then check the roles of the key
+// that signed the note, with Find.
 func (t *Trust) All() note.Verifiers { return allVerifiers{t} }
 
 type allVerifiers struct{ trust *Trust }
@@ -280,8 +283,7 @@ func (t *Trust) Find(name string, hash uint32) (Pin, bool) {
 	return pin, true
 }
 
-// Marshal returns the text of the trust file. Comments other than the Comment fields of pins are
-// lost.
+// Marshal returns the text of the trust file. It keeps the Comment fields of the pins. All other comments are lost.
 func (t *Trust) Marshal() ([]byte, error) {
 	pins := t.pins
 	if pins == nil {
@@ -294,7 +296,7 @@ func (t *Trust) Marshal() ([]byte, error) {
 	return append([]byte(trustHead), b...), nil
 }
 
-// Write replaces the trust file at path, with mode 0600. After a crash the file has either the old
+// Write replaces the trust file at path with mode 0600. If the machine crashes meanwhile, the file has either the old
 // or the new content.
 func (t *Trust) Write(path string) (err error) {
 	b, err := t.Marshal()

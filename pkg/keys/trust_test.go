@@ -51,8 +51,8 @@ func TestATamperedNoteDoesNotOpen(t *testing.T) {
 	for i := range msg {
 		bad := append([]byte(nil), msg...)
 		bad[i] ^= 1
-		// The last character of base64 has unused bits. A note that opens with one of them changed
-		// still has the signed text.
+		// The last character of a base64 text has unused bits. If only one of these bits changed, the note may open,
+		// but then it must have the signed text.
 		if n, err := note.Open(bad, trust.Verifiers(RoleOperator)); err == nil && n.Text != text {
 			t.Errorf("byte %d changed and the note opened: %q", i, n.Text)
 		}

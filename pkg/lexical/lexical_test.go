@@ -19,7 +19,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// pebbleKV is a state like that of a stage: an indexed batch over Pebble.
+// pebbleKV is a state as a stage has it: an indexed batch over a Pebble database.
 type pebbleKV struct {
 	db    *pebble.DB
 	batch *pebble.Batch
@@ -84,14 +84,14 @@ func (kv *pebbleKV) dump(t testing.TB) map[string]string {
 	return out
 }
 
-// document is a document that the reference searches one by one.
+// document is a document of the reference, which compares a query with each document.
 type document struct {
 	id     string
 	words  []text.Term
 	labels []text.Term
 }
 
-// reference computes BM25 as in the package comment, without an index.
+// reference computes BM25 as described in the package comment, but without an index.
 func reference(docs []document, q Query) []Hit {
 	type scored struct {
 		doc   int
@@ -153,10 +153,11 @@ func reference(docs []document, q Query) []Hit {
 	return out
 }
 
-// brute is the reference for many documents. It computes the postings of each document once.
+// brute is the reference for many documents. It computes the postings of each document once and uses them for all
+// queries.
 type brute struct {
 	docs  []document
-	lists map[text.Term][]uint32 // of documents, each with its weight in the low byte
+	lists map[text.Term][]uint32 // numbers of documents, each with its weight in the low byte
 }
 
 func newBrute(docs []document) *brute {
@@ -207,8 +208,9 @@ func (b *brute) search(q Query) []Hit {
 	return out
 }
 
-// The searched terms: one that is rare in one large run and common in the next, one that occurs
-// late, and one in nearly every document.
+// With hundreds of thousands of documents, a search must find the same documents as a comparison with each document.
+// Some of the words that it searches for are rare in one large run and common in the next, some occur only in late
+// documents, and one is in every document.
 func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: some hundred thousand documents")
@@ -244,8 +246,7 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	}
 	const n = widest*segment + large*segment + 3*segment + 77
 	for i := range n {
-		// Words come and go: for a third of the words, only some of a hundred thousand documents
-		// have any of them.
+		// A third of the words are in use only for a time: each of them is in documents of one part of the sequence.
 		u := r.Float64()
 		w := int(u * u * 400)
 		if r.IntN(200) == 0 {
@@ -260,7 +261,7 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 			kv.commit(t)
 		}
 		switch at := i + 1; at {
-		// Numbers of documents at which some buckets are not merged yet, and at which all are merged.
+		// At some of these numbers of documents, some buckets are not merged yet. At the others, all are merged.
 		case large*segment - 1, large*segment + 200, large*segment + segment, widest*segment + 1, widest*segment +
 			300, widest*segment + segment:
 			check()
@@ -278,13 +279,14 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	}
 }
 
-// The number of documents tells a search which runs exist.
+// The test compares the runs in the state with those that runsOf computes from the number of documents alone. They must
+// be the same.
 func TestTheNumberOfDocumentsSaysWhichRunsThereAre(t *testing.T) {
 	kv := newKV(t)
 	x := Open(kv, []byte("x"))
 	r := rand.New(rand.NewPCG(3, 3))
 	for i := range 2*large*segment + 5*segment {
-		// Many buckets have no postings of many segments.
+		// Many buckets have no postings of some segments.
 		if err := x.Add("d", []text.Term{text.Label("w", fmt.Sprint(r.IntN(1+i%9*300)))}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +332,7 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	spared := 0
-	// Around the limits of segments, and after two merges.
+	// The numbers are just below and above the size of a segment, and after two merges.
 	for _, n := range []int{1, 511, 512, 513, 1300, 8*segment - 1, 8*segment + 300, 9*segment + 17} {
 		kv, docs := newKV(t), made(r, n)
 		x, memo := Open(kv, []byte("x")), NewMemo()
@@ -344,7 +346,7 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 			if i%500 == 499 {
 				kv.commit(t)
 			}
-			// One that has part of the segment by now.
+			// Now and then a search caches a part of the segment that is being filled.
 			if r.IntN(300) == 0 {
 				if _, err := Open(kv, []byte("x")).With(memo).Search(Query{Words: d.words, Limit: 1}); err != nil {
 					t.Fatal(err)
@@ -426,7 +428,7 @@ func TestTheLatestOfManyDocumentsCount(t *testing.T) {
 		ids(t, x, got[MaxPostings-1:])[0] != fmt.Sprint(n-MaxPostings) {
 		t.Fatalf("%d hits, first %v, last %v, %v", len(got), got[0], got[len(got)-1], err)
 	}
-	// A rare term is found however many documents came later.
+	// A rare term is found even though more than MaxPostings documents were added after it.
 	got, err = x.Search(Query{Words: []text.Term{common, rare}, Limit: 2})
 	if err != nil || !slices.Equal(ids(t, x, got), []string{"1", "0"}) {
 		t.Fatalf("%v, %v", got, err)
@@ -440,14 +442,14 @@ func TestTheSameDocumentsGiveTheSameState(t *testing.T) {
 		kv := newKV(t)
 		x := Open(kv, []byte("x"))
 		for j, d := range docs {
-			// The second time with cached data, which is lost in the middle.
+			// The second time the index has a cache, which is replaced by an empty one in between.
 			if i == 1 && j%1333 == 700 {
 				x = x.With(NewMemo())
 			}
 			if err := x.Add(d.id, d.words, d.labels); err != nil {
 				t.Fatal(err)
 			}
-			// Batches of other sizes, as after a crash.
+			// The writes are stored in batches of different sizes, as after a crash.
 			if j%(400+300*i) == 0 {
 				kv.commit(t)
 			}

@@ -2,19 +2,19 @@ package lexical
 
 import "encoding/binary"
 
-// Memo caches the open segments of indexes that were searched or written, about a hundred KiB each.
-// Without it, every search reads the up to 512 keys of the open segment, which takes as long as the
-// rest of the search.
+// Memo caches the open segments of indexes that were searched or written. The open segment is the one that is being
+// filled; it has about a hundred KiB. Without the cache, every search reads the up to 512 keys of the open segment.
+// That takes as long as the rest of the search.
 //
-// A memo stays valid while only Add, Remove and Sweep change the state. A caller that rolls back changes or removes
-// keys must drop the memo.
+// A memo stays valid as long as only Add, Remove and Sweep change the state. A caller that rolls back changes or
+// removes keys must drop the memo.
 type Memo struct{ open map[string]*opened }
 
 // opened is a cached open segment.
 type opened struct {
 	number uint32
 	slots  [][]byte // the cached documents; never modified
-	room   []byte   // the memory of slots, contiguous because a search reads all of them
+	room   []byte   // the memory of slots; contiguous because a search reads all slots
 }
 
 // add copies the postings of a document.
@@ -27,7 +27,7 @@ func (o *opened) add(v []byte) {
 	o.slots = append(o.slots, o.room[n:len(o.room):len(o.room)])
 }
 
-// openedRoom is the size of one allocation, in bytes.
+// openedRoom is the size in bytes of one allocation for slots.
 const openedRoom = 16 << 10
 
 // memoIndexes is the maximum number of cached segments.
@@ -42,9 +42,9 @@ func (x *Index) With(m *Memo) *Index {
 	return x
 }
 
-// added records the postings of a new document if they follow the cached ones. It starts caching a
-// new segment only if the index is cached already or there is room, because searched indexes have
-// priority.
+// added records the postings of a new document if the cache has all earlier documents of the segment. If the document
+// begins a new segment, added caches that segment under one of two conditions: the index is in the cache already, or
+// the cache is not full. It never removes another index, because indexes that were searched have priority.
 func (m *Memo) added(x *Index, doc uint32, v []byte) {
 	number, slot := doc/segment, int(doc%segment)
 	o := m.open[string(x.prefix)]
@@ -56,7 +56,7 @@ func (m *Memo) added(x *Index, doc uint32, v []byte) {
 	}
 }
 
-// begin starts to cache a segment of an index. It may drop all other segments.
+// begin starts to cache a segment of an index. If the cache is full, it first drops all segments.
 func (m *Memo) begin(x *Index, number uint32) *opened {
 	if m.open[string(x.prefix)] == nil && len(m.open) >= memoIndexes {
 		clear(m.open)
@@ -66,7 +66,7 @@ func (m *Memo) begin(x *Index, number uint32) *opened {
 	return o
 }
 
-// opened returns the open segment of an index with count documents.
+// opened returns the documents of the open segment of an index that has count documents.
 func (m *Memo) opened(x *Index, count uint32) ([][]byte, error) {
 	number, slots := count/segment, int(count%segment)
 	o := m.open[string(x.prefix)]

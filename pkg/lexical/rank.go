@@ -11,15 +11,16 @@ import (
 // in the processor's first-level cache.
 const chunk = 1 << 12
 
-// scratch has the buffers of a search. It is reused.
+// scratch has the buffers of a search. Later searches use the same buffers.
 type scratch struct {
 	data    []byte // copied lists
 	terms   []term
-	scores  [chunk]uint32 // scores of the chunk's documents; zero between chunks
+	scores  [chunk]uint32 // scores of the documents of the current chunk; all zero when the next chunk begins
 	touched [chunk]uint16 // documents of the chunk with a score
 	allowed [chunk / 64]uint64
-	// best has the best documents so far: the score in the high bits, the document in the low bits.
-	// It is a heap whose root is the worst. Of equally good documents the latest is the best.
+	// best has the best documents so far. The score is in the high bits of an element, the document in the low bits.
+	// best is a heap whose root is the worst of these documents. Of documents with the same score, the latest is the
+	// best.
 	best []uint64
 }
 
@@ -34,14 +35,14 @@ type term struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// keep returns a copy of b. It is valid until the scratch is used again.
+// keep returns a copy of b. The copy is valid until the next search uses the scratch.
 func (sc *scratch) keep(b []byte) []byte {
 	at := len(sc.data)
 	sc.data = append(sc.data, b...)
 	return sc.data[at:len(sc.data):len(sc.data)]
 }
 
-// decode reads the postings of a word, at most the latest MaxPostings.
+// decode reads the postings of a word. If there are more than MaxPostings, it reads only the latest.
 func (sc *scratch) decode(weight uint32, l *found) error {
 	if len(sc.terms) < cap(sc.terms) {
 		sc.terms = sc.terms[:len(sc.terms)+1]
@@ -103,13 +104,13 @@ func (sc *scratch) decode(weight uint32, l *found) error {
 	return nil
 }
 
-// rank sets best to the best documents that have any of the terms. The terms are ordered from rare
-// to frequent. If filtered is set, only the documents in allowed count. Documents in dead do not
-// count. The result is the number of lists and chunks in which documents were skipped.
+// rank sets sc.best to the best documents that have any of the terms. The terms must be ordered from rare to frequent.
+// If filtered is set, only the documents in allowed count. Documents in dead never count. rank returns how often it
+// skipped documents: the number of pairs of a list and a chunk.
 //
-// Words that together cannot lift a document above the worst of the best so far count only for
-// documents that also have an earlier word (MaxScore, Turtle and Flood 1995). This does not change
-// the result, because scores only grow.
+// A list is skipped if its word and all later words together cannot lift a document above the worst of the best so far.
+// Then they count only for documents that also have an earlier word (MaxScore, Turtle and Flood 1995). This does not
+// change the result, because the scores of the best only grow.
 func (sc *scratch) rank(limit int, allowed []uint32, filtered bool, dead *removed) (spared int) {
 	sc.best = sc.best[:0]
 	rest := make([]uint64, len(sc.terms)+1)
@@ -117,7 +118,7 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool, dead *remove
 		rest[i] = rest[i+1] + sc.terms[i].most
 	}
 	for {
-		// Find the next chunk that has any of the words.
+		// Find the next chunk with a document that has any of the words.
 		first, any := uint32(0), false
 		for i := range sc.terms {
 			if t := &sc.terms[i]; t.at < len(t.docs) && (!any || t.docs[t.at] < first) {
@@ -158,7 +159,7 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool, dead *remove
 					break
 				}
 				if impacts[at] == 0 {
-					continue // the term is a label whose hash equals the word's
+					continue // the term is that of a label, whose hash happens to equal the word's
 				}
 				if filtered && sc.allowed[off/64]>>(off%64)&1 == 0 {
 					continue
@@ -184,7 +185,8 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool, dead *remove
 	return spared
 }
 
-// allow sets the allowed documents of a chunk and returns the documents after it.
+// allow sets sc.allowed to those of docs that are in the chunk that begins at document first. It returns the elements
+// of docs after the chunk.
 func (sc *scratch) allow(docs []uint32, first uint32) []uint32 {
 	clear(sc.allowed[:])
 	for len(docs) > 0 && docs[0] < first {
@@ -198,7 +200,7 @@ func (sc *scratch) allow(docs []uint32, first uint32) []uint32 {
 	return docs
 }
 
-// offer adds a document to the best if it is among the first limit of them.
+// offer adds a document to sc.best if it is one of the best limit documents so far.
 func (sc *scratch) offer(d uint64, limit int) {
 	switch h := sc.best; {
 	case len(h) < limit:
@@ -215,7 +217,7 @@ func (sc *scratch) offer(d uint64, limit int) {
 	}
 }
 
-// down restores the heap at index i, whose subtrees are heaps.
+// down restores the order of the heap at index i, if only the element at i is out of order.
 func (sc *scratch) down(i int) {
 	h := sc.best
 	for {

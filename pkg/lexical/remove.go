@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Add never merges the largest runs. Each bucket has one large run for the same range of segments,
-// which is called a span. When most documents of two neighboring spans were removed, Sweep joins
-// the spans, so that the number of runs depends on the documents that are left. A span that is not
-// stored has the width of the widest run, and no document was removed from it.
+// Add never merges the largest runs. A span is a range of segments for which each bucket has one such large run. When
+// most documents of two neighboring spans were removed, Sweep joins the spans. So the number of runs depends on the
+// documents that are left. A span that is not stored has the width of the widest run, and no document was removed from
+// it.
 
 // span is a range of segments. It ends at the next span.
 type span struct {
@@ -17,10 +17,10 @@ type span struct {
 	gone  uint32 // number of removed documents
 }
 
-// joinAt is the number of documents up to which two neighboring spans are joined.
+// joinAt is a number of documents. Two neighboring spans are joined if at most this many documents are left in them.
 const joinAt = widest * segment / 2
 
-// spans returns the stored spans, in order. Without removed documents there are none.
+// spans returns the stored spans, in order. If no document was removed, there are none.
 func (x *Index) spans() ([]span, error) {
 	v, _, err := x.kv.Get(x.key(keySpans))
 	if err != nil || len(v)%8 != 0 {
@@ -41,7 +41,7 @@ func (x *Index) putSpans(spans []span) error {
 	return x.kv.Give(x.key(keySpans), v)
 }
 
-// endOf returns the segment after the i-th span.
+// endOf returns the first segment after the i-th span.
 func endOf(spans []span, i int) uint32 {
 	if i+1 < len(spans) {
 		return spans[i+1].first
@@ -49,7 +49,8 @@ func endOf(spans []span, i int) uint32 {
 	return spans[i].first + widest
 }
 
-// spanOf returns the index of the span that has a segment. It adds spans up to it.
+// spanOf returns the index of the span that contains a segment. If the segment is after the last span, spanOf first
+// appends spans until one contains it.
 func spanOf(spans []span, seg uint32) ([]span, int) {
 	for len(spans) == 0 || seg >= endOf(spans, len(spans)-1) {
 		first := uint32(0)
@@ -83,8 +84,8 @@ func (x *Index) Living() (uint32, error) {
 	return living(n, spans), err
 }
 
-// Remove removes a document if it has the id, and reports whether it has. Searches no longer find
-// it. Its postings still count in the ranking, until Sweep has removed them.
+// Remove removes the document with the number doc if its id is id. It reports whether it removed it. Searches no longer
+// find it. Its postings still count in the ranking, until Sweep has removed them.
 func (x *Index) Remove(doc uint32, id string) (bool, error) {
 	key := x.key(keyID, uint64(doc))
 	v, ok, err := x.kv.Get(key)
@@ -126,7 +127,8 @@ func (x *Index) Remove(doc uint32, id string) (bool, error) {
 	return true, x.kv.Give(x.key(keySweep), sweep{}.encode())
 }
 
-// Documents calls fn with the documents from a number on, in order, and their ids.
+// Documents calls fn with the number and the id of each document, in order, from the document with the number from. It
+// stops when fn returns false.
 func (x *Index) Documents(from uint32, fn func(doc uint32, id string) (more bool)) error {
 	return x.kv.ScanFrom(x.key(keyID), x.key(keyID, uint64(from)), func(k, v []byte) (bool, error) {
 		return fn(binary.BigEndian.Uint32(k[len(k)-4:]), string(v)), nil
@@ -153,7 +155,8 @@ func (x *Index) latest(count uint32, limit int) (docs []uint32, err error) {
 	return docs[:min(len(docs), limit)], nil
 }
 
-// removed tells which documents were removed and not swept yet. Its zero value knows of none.
+// removed tells which documents were removed but still have postings, because Sweep has not reached them. The zero
+// value has no such document.
 type removed struct {
 	x    *Index
 	seg  uint32
@@ -162,7 +165,7 @@ type removed struct {
 	err  error
 }
 
-// unswept returns the documents that were removed and not swept.
+// unswept returns the documents that were removed but still have postings.
 func (x *Index) unswept() (r removed, err error) {
 	_, ok, err := x.kv.Get(x.key(keySweep))
 	if ok {
@@ -190,10 +193,10 @@ func deadIn(bits []byte, doc uint32) bool {
 	return at < len(bits) && bits[at]>>(doc%8)&1 == 1
 }
 
-// sweep is the position of Sweep in the first span with removed documents.
+// sweep is the position at which Sweep continues: a bucket of the first span that has removed documents.
 type sweep struct {
 	bucket uint16
-	join   bool // whether to join the span with the one before it; decided at bucket 0
+	join   bool // whether to join the span with the span before it; decided when bucket is 0
 }
 
 func (s sweep) encode() []byte {
@@ -204,10 +207,10 @@ func (s sweep) encode() []byte {
 	return append(b, 0)
 }
 
-// Sweep removes postings of removed documents. When it has finished, searches give the same results
-// as in an index to which only the other documents were added. Sweep stops when it has read about
-// room bytes, and returns how many of them it did not use. A result of 0 means that
-// more is left to do. Sweep does not read the texts.
+// Sweep removes the postings of removed documents. When it has finished, searches give the same results as in an index
+// that never had the removed documents. room is the number of bytes that Sweep may read. It stops when it has read
+// about so many, and returns how many are left. If it returns 0, it has not finished. Sweep does not read the texts of
+// documents.
 func (x *Index) Sweep(room int) (left int, err error) {
 	for {
 		v, ok, err := x.kv.Get(x.key(keySweep))
@@ -278,7 +281,8 @@ func (x *Index) sweepSpan(at sweep, room int) (left int, err error) {
 	}
 	if at.join {
 		spans[i-1].gone += spans[i].gone
-		// The end of the last span is implied by its own beginning.
+		// The end of the last span follows from its first segment, which would change. So the end is stored as the
+		// beginning of another span.
 		if i+1 == len(spans) {
 			spans = append(spans, span{first: end})
 		}
@@ -289,8 +293,8 @@ func (x *Index) sweepSpan(at sweep, room int) (left int, err error) {
 	return max(room, 1), x.kv.Give(x.key(keySweep), sweep{}.encode())
 }
 
-// joins reports whether the i-th span is joined with the one before it: if all buckets have a large
-// run for both, and few documents are left.
+// joins reports whether the i-th span is to be joined with the span before it. All buckets must have a large run for
+// each of the two spans, and few documents may be left in them.
 func joins(spans []span, i int, count uint32) bool {
 	if i == 0 || endOf(spans, i) >= count/segment {
 		return false
@@ -299,11 +303,11 @@ func joins(spans []span, i int, count uint32) bool {
 	return left <= joinAt
 }
 
-// bucketCost is the cost of looking for the runs of a bucket, in bytes.
+// bucketCost is the cost of looking for the runs of a bucket, counted as bytes that were read.
 const bucketCost = 256
 
-// sweepBucket removes documents from the runs of a bucket in the i-th span. If join is set, it joins
-// the run with that of the span before. It returns the cost in bytes.
+// sweepBucket removes the documents in d from the runs of a bucket in the i-th span. If join is set, it joins the run
+// with that of the span before. It returns the cost of this in bytes.
 func (x *Index) sweepBucket(bucket uint64, spans []span, i int, count uint32, d *dead, join bool) (n int, err error) {
 	begin, end := spans[i].first, endOf(spans, i)
 	if join {
@@ -358,8 +362,8 @@ func (x *Index) sweepBucket(bucket uint64, spans []span, i int, count uint32, d 
 	return n, nil
 }
 
-// rewrite replaces runs of a bucket by one run that begins at segment begin, without dead documents.
-// wide is set for the runs in which common terms have keys of their own.
+// rewrite replaces runs of a bucket by one run that begins at segment begin. It leaves out the documents in d. wide is
+// set if the new run is large, so that common terms in it have keys of their own.
 func (x *Index) rewrite(bucket uint64, begin uint32, runs []run, wide bool, d *dead) error {
 	for _, r := range runs {
 		k := x.key(keyRun, bucket, uint64(r.first))
@@ -389,19 +393,19 @@ func (x *Index) rewrite(bucket uint64, begin uint32, runs []run, wide bool, d *d
 	return x.kv.Give(x.key(keyRun, bucket, uint64(begin)), rest)
 }
 
-// dead has the removed documents of a span: a bitmap for each segment that has any.
+// dead has the removed documents of a span. It has a bitmap for each segment with a removed document.
 type dead struct {
 	segs []uint32
 	bits map[uint32][]byte
 }
 
-// in reports whether documents were removed from the segments from first to before end.
+// in reports whether a document was removed from the segments from first to before end.
 func (d *dead) in(first, end uint32) bool {
 	i, _ := slices.BinarySearch(d.segs, first)
 	return i < len(d.segs) && d.segs[i] < end
 }
 
-// filter removes documents from a list whose documents are numbered from base.
+// filter removes the documents in d from the list. Document 0 of the list is document base of the index.
 func (l *list) filter(base uint32, d *dead) error {
 	out := list{term: l.term, data: make([]byte, 0, len(l.data))}
 	doc, seg := base, base/segment

@@ -9,7 +9,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// twins are an index from which documents are removed, and the documents that are left.
+// twins are an index from which documents were removed, and a list of the documents that are left.
 type twins struct {
 	t    testing.TB
 	r    *rand.Rand
@@ -63,7 +63,7 @@ func (w *twins) remove(gone func(i int) bool) {
 	w.kv.commit(w.t)
 }
 
-// sweep sweeps in steps of a number of bytes, and calls between after each.
+// sweep calls Sweep with the given room until it has finished, and calls between after each call.
 func (w *twins) sweep(room int, between func()) (steps int) {
 	w.t.Helper()
 	for {
@@ -117,7 +117,7 @@ func (w *twins) search(x *Index, q Query) (out []idScore) {
 	return out
 }
 
-// find checks that searches find the documents that are left, and no others.
+// find checks that a search finds a document that is left, and that no search finds a removed one.
 func (w *twins) find() {
 	w.t.Helper()
 	there := make(map[string]bool, len(w.left))
@@ -140,8 +140,7 @@ func (w *twins) find() {
 	}
 }
 
-// same checks that the index gives the same results as one to which only the documents that are left
-// were added.
+// same checks that the index gives the same results as an index to which only the documents that are left were added.
 func (w *twins) same() {
 	w.t.Helper()
 	kv := newKV(w.t)
@@ -170,8 +169,8 @@ func (w *twins) same() {
 	}
 }
 
-// After removals and a sweep, in steps of any size and with documents added meanwhile, searches give
-// the same results as an index of the documents that are left.
+// Documents are removed, and the index is swept in steps of any size while other documents are added. Then searches
+// must give the same results as in an index to which only the documents that are left were added.
 func TestASweptIndexGivesTheResultsOfAnIndexOfTheDocumentsThatAreLeft(t *testing.T) {
 	w := newTwins(t)
 	more := func(n int) {
@@ -192,7 +191,7 @@ func TestASweptIndexGivesTheResultsOfAnIndexOfTheDocumentsThatAreLeft(t *testing
 		case 0: // the oldest
 			at := w.r.IntN(len(w.left))
 			w.remove(func(i int) bool { return i < at })
-		case 1: // the latest, also those in the open segment
+		case 1: // the latest documents, also those in the segment that is being filled
 			at := w.r.IntN(len(w.left)) + 1
 			w.remove(func(i int) bool { return i >= at })
 		case 2:
@@ -215,8 +214,8 @@ func TestASweptIndexGivesTheResultsOfAnIndexOfTheDocumentsThatAreLeft(t *testing
 	}
 }
 
-// Spans of the largest runs are joined once few of their documents are left, so that the number of
-// runs does not grow with the documents that were ever added.
+// Two spans of the largest runs must be joined when few of their documents are left. So the number of runs does not
+// grow with the number of documents that were ever added.
 func TestLargeRunsOfWhichLittleIsLeftAreJoined(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: half a million documents")
@@ -231,7 +230,7 @@ func TestLargeRunsOfWhichLittleIsLeftAreJoined(t *testing.T) {
 		}
 	}
 	more(2*widest*segment + 2*segment)
-	// A thousandth stays for ever, the rest while it is new.
+	// Of the first documents, remove all except every thousandth.
 	w.remove(func(i int) bool { return i < 400_000 && i%1000 > 0 })
 	n := 0
 	w.sweep(1<<20, func() {

@@ -7,23 +7,26 @@ import (
 	"lazaret/pkg/text"
 )
 
-// run has the postings of one bucket for consecutive segments, as lists sorted by term. first is
-// the first segment. A common run is a single list that is stored separately and missing in the
-// bucket's own run.
+// run has the postings of one bucket for consecutive segments, as lists sorted by term. first is the first of these
+// segments. A run with common set has a key of its own and is a single list, that of a common term. The bucket's other
+// run does not have this list.
 type run struct {
 	first  uint32
 	data   []byte
 	common bool
 }
 
-// term returns the term of a common run.
+// term returns the term of a run that has common set.
 func (r *run) term() text.Term { return termAt(r.data) }
 
-// list has the documents of one term, in order. Its encoding is the term in six bytes; as varints
-// the number of documents and, if there are several, the last document and the length in bytes of
-// the rest; and for each document a varint with the distance from the document before it, and a
-// byte with its weight. Documents are numbered from the first document of the run. The first
-// distance is from zero.
+// list has the documents of one term, in order. Its encoding has these parts:
+//
+//   - the term in six bytes
+//   - the number of documents, as a varint
+//   - if there are several documents: the last document and the length in bytes of the part that follows, as varints
+//   - for each document: its distance from the document before it, as a varint, and its weight, as a byte
+//
+// Documents are numbered from the first document of the run. The first distance is from zero.
 type list struct {
 	term  text.Term
 	count uint32
@@ -46,8 +49,8 @@ func (l *list) encode(b []byte) []byte {
 	return append(b, l.data...)
 }
 
-// join appends a list whose documents are numbered from a later document. behind is the difference
-// of the two numbers.
+// join appends the list m to l. The documents of m are numbered from a later document than those of l. behind is the
+// distance between the two.
 func (l *list) join(m list, behind uint32) error {
 	first, n := binary.Uvarint(m.data)
 	if n <= 0 {
@@ -62,7 +65,7 @@ func (l *list) join(m list, behind uint32) error {
 var errBadRun = errors.New("the index of words in a stage's state is damaged: stop the stage and remove its state folder; it is rebuilt from the " +
 	"ledger or, after a trim, from a snapshot")
 
-// next returns the first list in a run's data, and the rest. Both share memory with data.
+// next returns the first list in the data of a run, and the data after the list. Both share memory with data.
 func next(data []byte) (l list, rest []byte, err error) {
 	if len(data) < 6 {
 		return l, nil, errBadRun
@@ -101,8 +104,8 @@ func find(data []byte, t text.Term) (l list, ok bool, err error) {
 	return l, false, nil
 }
 
-// mergeRuns merges runs of one bucket, given in the order of their segments, into one that begins
-// at segment first. It calls fn with each list in the order of terms. fn must not retain the list.
+// mergeRuns merges runs of one bucket into one run that begins at segment first. The runs must be in the order of their
+// segments. mergeRuns calls fn with each list of the new run in the order of terms. fn must not retain the list.
 func mergeRuns(first uint32, runs []run, fn func(*list) error) error {
 	heads := make([]list, len(runs))
 	rests := make([][]byte, len(runs))

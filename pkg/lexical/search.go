@@ -10,11 +10,11 @@ import (
 
 // Query describes the documents to find.
 type Query struct {
-	// Words rank the hits: documents with more and rarer words come first. Without words the latest
-	// documents come first.
+	// Words rank the hits: documents with more of the words, and with rarer ones, come first. If there are no words,
+	// the latest documents come first.
 	Words []text.Term
-	// Near are synonyms of Words. They have a third of the weight. At most MaxNear of them are
-	// used, those that the fewest documents have.
+	// Near are synonyms of Words. A synonym has a third of the weight of a word. A search uses at most MaxNear of them:
+	// those that the fewest documents have.
 	Near []text.Term
 	// Labels filter the hits: a document must have all of them.
 	Labels []text.Term
@@ -25,13 +25,13 @@ type Query struct {
 // Hit is a found document. Index.ID returns its id.
 type Hit struct {
 	doc uint32
-	// Score is the share of the highest score that a document could have for the query, in
-	// thousandths. It is 0 for a query without words.
+	// Score compares the document with one that would have all words of the query at the highest weight. It is the
+	// document's share of that score in thousandths. It is 0 if the query has no words.
 	Score uint32
 }
 
-// Search returns the documents that have all labels of the query and, if it has words, at least one
-// of them. The best come first. Of equally good documents the latest come first.
+// Search returns the documents that have all labels of the query and, if the query has words, at least one of the
+// words. The best come first. Of equally good documents the latest comes first.
 func (x *Index) Search(q Query) ([]Hit, error) {
 	count, err := x.Len()
 	if err != nil || count == 0 || q.Limit <= 0 {
@@ -70,7 +70,8 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	for _, l := range have[:min(len(have), MaxQuery)] {
 		best += rarity(l.count, all) * maxImpact
 	}
-	// Words that no document has take no place among the MaxQuery words that are searched.
+	// A word that no document has is left out, so that it is not one of the MaxQuery words for which the index is
+	// searched.
 	known := slices.IndexFunc(have, func(l found) bool { return l.count > 0 })
 	if known < 0 {
 		known = len(have)
@@ -126,8 +127,8 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	return out, dead.err
 }
 
-// ID returns the id of a hit of this index. It is a separate lookup, so that a search for many hits
-// does not pay for those that the caller ignores.
+// ID returns the id of a hit of this index. Search does not look up the ids, so that a search with many hits costs
+// nothing for hits that the caller ignores.
 func (x *Index) ID(h Hit) (string, error) {
 	id, ok, err := x.kv.Get(x.IDKey(h))
 	if err != nil {
@@ -139,7 +140,8 @@ func (x *Index) ID(h Hit) (string, error) {
 	return string(id), nil
 }
 
-// IDKey returns the state's key for the id of a hit, for callers that read many at once.
+// IDKey returns the key in the state under which the id of a hit is stored. A caller can use it to read many ids at
+// once.
 func (x *Index) IDKey(h Hit) []byte { return x.key(keyID, uint64(h.doc)) }
 
 // distinct returns ts without repetitions, in order.
@@ -155,7 +157,7 @@ func distinct(ts []text.Term) []text.Term {
 	return out
 }
 
-// found has the postings of a term, as lists in the order of their documents.
+// found has the postings of a term. They are in several lists, in the order of their documents.
 type found struct {
 	count uint32
 	parts []part
@@ -167,7 +169,7 @@ type part struct {
 	data  []byte
 }
 
-// lists returns the postings of each term. The result is valid until sc is used again.
+// lists returns the postings of each term. The result is valid until the next search uses sc.
 func (x *Index) lists(sc *scratch, count uint32, spans []span, terms []text.Term) ([]found, error) {
 	out := make([]found, len(terms))
 	for i, t := range terms {
@@ -176,7 +178,7 @@ func (x *Index) lists(sc *scratch, count uint32, spans []span, terms []text.Term
 			return nil, err
 		}
 	}
-	// Postings of the open segment, which are in no run yet.
+	// The postings of the segment that is being filled are in no run.
 	open := make([]list, len(terms))
 	err := x.forward(count, func(slot int, v []byte) {
 		for i, t := range terms {
@@ -194,8 +196,8 @@ func (x *Index) lists(sc *scratch, count uint32, spans []span, terms []text.Term
 	return out, err
 }
 
-// inRuns looks a term up in the runs of its bucket. In large runs it looks for the term's own key
-// first, and then in the bucket's list. It reads all smaller runs in one scan.
+// inRuns looks a term up in the runs of its bucket. In a large run, the term may have a key of its own; if not, inRuns
+// searches the bucket's list. It reads all smaller runs in one scan.
 func (x *Index) inRuns(sc *scratch, count uint32, spans []span, t text.Term) (f found, err error) {
 	bucket := bucketOf(t)
 	firsts, larger := runsOf(bucket, count, spans)
@@ -213,7 +215,7 @@ func (x *Index) inRuns(sc *scratch, count uint32, spans []span, t text.Term) (f 
 		}
 		return err
 	}
-	apart := 0 // large runs in which the term has its own key
+	apart := 0 // number of large runs in which the term has a key of its own
 	if larger > 0 {
 		prefix := x.commonKey(t, 0)
 		prefix = prefix[:len(prefix)-4]
@@ -253,7 +255,8 @@ func (x *Index) inRuns(sc *scratch, count uint32, spans []span, t text.Term) (f 
 		})
 }
 
-// findForward looks a term up in the postings of a document in the open segment.
+// findForward looks a term up in the postings of one document in the segment that is being filled. It returns the
+// weight.
 func findForward(v []byte, t text.Term) (int, bool) {
 	low, high := 0, len(v)/7
 	for low < high {
@@ -289,7 +292,8 @@ func (sc *scratch) filter(lists []found) ([]uint32, error) {
 	return docs, nil
 }
 
-// intersect returns the elements of docs that are also in others. Both are sorted. It reuses docs.
+// intersect returns the elements of docs that are also in others. Both must be sorted. The result uses the memory of
+// docs.
 func intersect(docs, others []uint32) []uint32 {
 	in := docs[:0]
 	for _, doc := range others {

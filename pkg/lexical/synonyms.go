@@ -8,13 +8,15 @@ import (
 	"lazaret/pkg/text"
 )
 
-// synonyms has sets of English stems with the same meaning in one of their more frequent senses,
-// one set per line. The sets are from WordNet 3.1, whose license is in synonyms.LICENSE.
+// synonyms has sets of English stems, one set per line. The words of a set have the same meaning in one of their more
+// frequent senses. The sets are from WordNet 3.1, whose license is in synonyms.LICENSE.
+//
+//go:embed synonyms.txt
 //
 //go:embed synonyms.txt
 var synonyms string
 
-// thesaurus has the sets, and for each term the indexes of its sets.
+// thesaurus has the sets of synonyms and, for each term, the indexes of the sets that contain it.
 type thesaurus struct {
 	sets [][]text.Term
 	of   map[text.Term][]int32
@@ -34,7 +36,7 @@ var shipped = sync.OnceValue(func() *thesaurus {
 	return t
 })
 
-// Near returns the synonyms of words, in the order of words. Use it for Query.Near.
+// Near returns the synonyms of words, in the order of words. The result is meant for Query.Near.
 func Near(words []text.Term) []text.Term {
 	t := shipped()
 	var out []text.Term

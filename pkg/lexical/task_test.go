@@ -12,7 +12,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// told has the words of a session: two messages of the agent as notes, each with its task.
+// told has messages of one session. The test stores a message of the agent as a note and searches for it with what the
+// user said before (the task).
 type told struct {
 	first       string // the user's first message
 	last        string // the agent's last message
@@ -21,7 +22,8 @@ type told struct {
 	longestTask string // all that the user said before longest
 }
 
-// sessions returns what was said in each session of a file whose users began with different words.
+// sessions returns the messages of the sessions in a file. Of several sessions that begin with the same message of the
+// user, it returns only the first.
 func sessions(t *testing.T, name string) (out []told) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../../../shared/corpora", name))
@@ -64,21 +66,22 @@ func sessions(t *testing.T, name string) (out []told) {
 	return out
 }
 
-// All notes of a file are in one index. The bounds are the measured values, in percent: the note is the
-// first hit, among the first 5, and among the first 10.
+// The test searches for the note of each session with the user's words. All notes of a file are in one index. The
+// bounds are measured values: in how many percent of the sessions the note is the first hit, among the first 5 hits,
+// and among the first 10.
 func TestARecallByTheUsersTaskFindsTheNoteOfThatTask(t *testing.T) {
 	for _, want := range []struct {
 		file    string
-		first   [3]int // a search with the user's first message for the agent's last one
-		last    [3]int // a search with all that the user said before it
+		first   [3]int // the note is the agent's last message, the query is the user's first message
+		last    [3]int // the note is the agent's last message, the query is all that the user said before it
 		longest [3]int // the same for the agent's longest message
 	}{
 		{"sessions_agentdojo_clean.jsonl", [3]int{59, 94, 96}, [3]int{59, 94, 96}, [3]int{61, 95, 100}},
 		{"sessions_agentdojo_attacked.jsonl", [3]int{48, 93, 97}, [3]int{48, 93, 97}, [3]int{52, 91, 95}},
 		{"sessions_asb.jsonl", [3]int{80, 100, 100}, [3]int{80, 100, 100}, [3]int{70, 100, 100}},
 		{"sessions_injecagent.jsonl", [3]int{88, 94, 94}, [3]int{88, 94, 94}, [3]int{88, 94, 94}},
-		// Customers of these sessions say what they want over several messages, and the last words of
-		// the agent are often a farewell.
+		// The customers in these sessions spread their request over several messages. The last message of the agent is
+		// often a farewell.
 		{"sessions_tau.jsonl", [3]int{22, 38, 45}, [3]int{54, 77, 80}, [3]int{62, 85, 90}},
 	} {
 		all := sessions(t, want.file)
@@ -100,13 +103,14 @@ func TestARecallByTheUsersTaskFindsTheNoteOfThatTask(t *testing.T) {
 		}
 		measure("whole task, longest message", func(p told) string { return p.longest },
 			func(p told) string { return p.longestTask }, want.longest)
-		// The words that the task and the note share are the best query that a search by words can have.
+		// The words that the task and the note share are the best possible query for a search by words. Without bounds,
+		// only for comparison.
 		measure("shared words", last, func(p told) string { return shared(p.task, p.last) }, [3]int{})
 	}
 }
 
-// recallBy returns the shares of sessions whose note is the first hit, among the first 5, and among the
-// first 10 of a search with the words of the task, in percent.
+// recallBy searches for the note of each session with the words of its task. It returns in how many percent of the
+// sessions the note is the first hit, among the first 5, and among the first 10.
 func recallBy(t *testing.T, all []told, note, task func(told) string) (hits [3]int) {
 	t.Helper()
 	x := Open(newKV(t), []byte("x"))
@@ -134,7 +138,7 @@ func recallBy(t *testing.T, all []told, note, task func(told) string) (hits [3]i
 	return hits
 }
 
-// shared returns the words of a task that stand in a note.
+// shared returns the words of a task that also occur in a note.
 func shared(task, note string) string {
 	in := make(map[text.Term]bool)
 	for _, w := range Words(note) {

@@ -85,7 +85,7 @@ type sinks struct {
 	below   func(string) []string
 	found   []Sink
 	line    string
-	dir     string          // the folder to which cd has led, relative to that in which the line starts; "" if they are the same
+	dir     string          // the folder to which cd has led, relative to the first folder; "" is the first folder
 	lost    bool            // the folder in which the next program runs is not known
 	dirty   bool            // a program of the line may have written any file
 	written map[string]bool // files that the line has written

@@ -15,7 +15,7 @@ import (
 
 const maxSense = 4
 
-// parts are the parts of speech, by the digit of a sense key.
+// parts are the parts of speech. The key is the digit for it in a sense key of WordNet.
 var parts = map[byte]string{'1': "noun", '2': "verb", '3': "adj", '4': "adv", '5': "adj"}
 
 func main() {
