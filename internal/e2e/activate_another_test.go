@@ -17,8 +17,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestTheRefusalOfAnothersCommandIsNotThatOfAnActivation checks that an activation succeeds if ingest refuses another
-// key's command meanwhile. Half of the partitions refuse that command, and the other half starts only after it.
+// TestTheRefusalOfAnothersCommandIsNotThatOfAnActivation checks that an activation succeeds even if ingest refuses a
+// command with another key at the same time. Half of the partitions refuse the other command. The other half starts
+// only after that.
 func TestTheRefusalOfAnothersCommandIsNotThatOfAnActivation(t *testing.T) {
 	t.Parallel()
 	data, state := t.TempDir(), t.TempDir()

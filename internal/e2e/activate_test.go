@@ -29,7 +29,7 @@ func putFile(t *testing.T, name, text string) {
 	}
 }
 
-// putMine writes a pack of one rule, mine-only.
+// putMine writes a rule pack to dir. The pack has one rule, mine-only.
 func putMine(t *testing.T, dir string) {
 	t.Helper()
 	putFile(t, filepath.Join(dir, "mine/pack.yaml"), "name: mine\ntitle: Mine\n")
@@ -91,8 +91,8 @@ func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 	}
 }
 
-// Activations come to the intake while 40,000 observations wait there. They are in force in the end, and the
-// commands say so.
+// A policy and a rule set are activated while 40,000 observations wait in the intake. The commands must report that
+// they are in force.
 func TestActivationsWhileObservationsWaitSucceed(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestActivationsWhileObservationsWaitSucceed(t *testing.T) {
 	ours := filepath.Join(dir, "policy.yaml")
 	putFile(t, ours, "# ours\n"+string(policy.Default))
 
-	// Without ingest the command waits, and says for what.
+	// While ingest is stopped, the command waits and says how many partitions are done.
 	in := start(t, "ready", "ingest", "--data", data)
 	in.signal(syscall.SIGSTOP)
 	act := start(t, "in force in 0 of 16 partitions", "lazaret", "policy", "activate", ours, "--data", data)
@@ -116,7 +116,7 @@ func TestActivationsWhileObservationsWaitSucceed(t *testing.T) {
 	}
 	in.interrupt()
 
-	// They wait when the pipeline starts, and again when it runs.
+	// 40,000 observations wait when the pipeline starts, and another 40,000 come while it runs.
 	must(t, data, "agent", "add", "acme", "bot", "--origins", "web")
 	load := func(agent, creds string) {
 		t.Helper()

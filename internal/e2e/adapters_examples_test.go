@@ -32,7 +32,8 @@ func newExampleAgents(t *testing.T) *exampleAgents {
 	return x
 }
 
-// run runs an example whose call is held, approves the call, and checks the example's output.
+// run runs an example program. It waits until the program's call is held, approves the call, and checks the program's
+// output.
 func (x *exampleAgents) run(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	p := &process{t: t, name: c.Path, cmd: c, done: make(chan struct{})}
@@ -71,7 +72,7 @@ func (x *exampleAgents) run(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-// runExamples runs the examples of the TypeScript client in a folder with their packages.
+// runExamples runs examples of the TypeScript client in a folder in which their packages are installed.
 func runExamples(t *testing.T, dir string, names []string) {
 	x := newExampleAgents(t)
 	for _, name := range names {

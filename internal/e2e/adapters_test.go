@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Each program is an agent of an official framework with a scripted model. It reads a poisoned page, is
-// stopped, and continues after a person has approved the call. The examples do the same in fewer lines,
-// and wait for the person.
+// Each program is an agent of an official framework whose model follows a script. The agent reads a poisoned page. Its
+// call must be held, and must go on after a person has approved it. The example programs do the same in fewer lines;
+// they wait until the person decides.
 func TestAgentsOfStockFrameworksAreStoppedAndGoOnAfterApproval(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestAgentsOfStockFrameworksAreStoppedAndGoOnAfterApproval(t *testing.T) {
 	t.Run("examples", func(t *testing.T) { runExamples(t, dir, programs) })
 }
 
-// installPackage copies the files that npm would publish.
+// installPackage copies to a folder the files of a package that npm would publish.
 func installPackage(t *testing.T, from, to string) {
 	t.Helper()
 	var files []string
@@ -72,7 +72,7 @@ func installPackage(t *testing.T, from, to string) {
 
 var holdID = regexp.MustCompile(`\bh[0-9a-f]{16}\b`)
 
-// runFramework runs a program, and approves each open hold after the program has printed "approve".
+// runFramework runs a program. When the program prints "approve", it approves all open holds.
 func runFramework(t *testing.T, data, key, dir, program, url, token string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The daemons run apart: the auditor has its log in a folder of its own, and the operator's data folder has none.
-// With the log's folder in --dir, a person is forgotten, the ledger is trimmed, and old payloads expire.
+// The daemons run apart: each has a folder of its own, and the auditor's folder has the log. The operator's data folder
+// has no log, so commands get the log's folder by --dir. With it, erasing a person, trimming the ledger and expiring
+// old payloads must work.
 func TestAPersonIsForgottenWhereTheAuditorRunsApart(t *testing.T) {
 	long(t)
 	dir := t.TempDir()

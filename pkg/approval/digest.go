@@ -12,8 +12,8 @@ import (
 
 const digestPrefix = "sha256:"
 
-// ActionDigest returns the digest that binds a resolution to an action: the SHA-256 of the JCS form
-// (RFC 8785) of the action and its agent.
+// ActionDigest returns the digest by which a resolution names an action: the SHA-256 of the JCS form (RFC 8785) of the
+// action and its agent. So a resolution counts for this action of this agent only.
 func ActionDigest(project, agent, session, id, tool string, args jsontext.Value) (string, error) {
 	return digest(id, struct {
 		Project string         `json:"project"`
@@ -25,7 +25,7 @@ func ActionDigest(project, agent, session, id, tool string, args jsontext.Value)
 	}{project, agent, session, id, tool, args})
 }
 
-// MemoryDigest is like ActionDigest, for a memory write.
+// MemoryDigest returns such a digest for a memory write (see ActionDigest).
 func MemoryDigest(project, agent, session, id, key, content string) (string, error) {
 	return digest(id, struct {
 		Project string `json:"project"`
@@ -44,8 +44,8 @@ func digest(id string, v any) (string, error) {
 	}
 	canon, err := jcs.Transform(raw)
 	if err != nil {
-		// Arguments that RFC 8785 cannot express, such as a number that does not fit a double, are
-		// hashed as they are.
+		// RFC 8785 cannot express some arguments, such as a number that does not fit a double. Such arguments are
+		// hashed as they were written.
 		canon = raw
 	}
 	sum := sha256.Sum256(canon)

@@ -11,8 +11,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// FuzzStatements generates texts of notes, resolutions and attestations. None opens without a
-// signature. A text that opens with a pinned key's signature equals the signed text, byte for byte.
+// FuzzStatements generates texts of notes, resolutions and attestations. A text without a signature must not open. A
+// text with a signature of a pinned key may open only if it equals, byte for byte, the text that was signed.
 func FuzzStatements(f *testing.F) {
 	private, public := fuzztest.Key(f, "alice")
 	signer, err := note.NewSigner(private)

@@ -28,12 +28,11 @@ const (
 	CloseIncident      Do = "incident-close"
 	TakePoint          Do = "point"   // take a restore point
 	Restore            Do = "restore" // roll back to a restore point
-	// Disclose asks for a privileged recall: all matching beliefs in any state, for inspection
-	// only.
+	// Disclose asks for all matching beliefs, in any state. They are only for inspection (a privileged recall).
 	Disclose Do = "disclosure"
 )
 
-// orders lists the roles that may give an order, in addition to the policy's approver role.
+// orders has, for each order, the roles that may give it. In addition, the policy's approver role may give every order.
 var orders = map[Do][]keys.Role{
 	OpenIncident:       {keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe},
 	AddEvidence:        {keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe},
@@ -45,14 +44,14 @@ var orders = map[Do][]keys.Role{
 	Disclose:           {keys.RoleAuditor},
 }
 
-// Order is a signed order that affects more than one belief: on an incident, a restore point, or a
-// disclosure. Judge checks who may give it. Its effects are recorded in the ledger.
+// Order is a signed order that may affect more than one belief. It is about an incident or a restore point, or it asks
+// for a disclosure. Judge checks whether the signer may give it. The ledger records its effects.
 type Order struct {
 	Do      Do        `json:"do"`
 	Expires time.Time `json:"expires"` // whole seconds, UTC
-	// Incident is the id of the incident. For a new incident it is the IncidentID of the nonce.
+	// Incident is the id of the incident. If the order opens a new incident, it must be IncidentID of the nonce.
 	Incident string `json:"incident,omitzero"`
-	// Key, Severity and Title are those of a new incident.
+	// Key, Severity and Title describe a new incident.
 	Key      string                    `json:"key,omitzero"`
 	Nonce    string                    `json:"nonce"`          // hex
 	Point    string                    `json:"point,omitzero"` // name of a restore point
@@ -85,14 +84,14 @@ const (
 // IncidentID returns the id of the incident that an order with this nonce opens.
 func IncidentID(nonce string) string { return "i" + nonce[:min(len(nonce), 16)] }
 
-// NewOrder returns an order with a new nonce that expires life after now.
+// NewOrder returns an order with a new nonce. It expires when the time life has passed since now.
 func NewOrder(do Do, project string, now time.Time, life time.Duration) *Order {
 	return &Order{Version: OrderVersion, Do: do, Project: project, Nonce: NewNonce(),
 		Expires: now.UTC().Add(life).Truncate(time.Second)}
 }
 
-// Subject returns the name of the object of the order. The NATS subject of the request with the order ends with this
-// name.
+// Subject returns the name of the incident or restore point that the order is about, or "disclosure". The NATS subject
+// of the request with the order ends with this name.
 func (o *Order) Subject() string {
 	if o.Do == Disclose {
 		return string(Disclose)
@@ -151,7 +150,7 @@ func (o *Order) check() error {
 	return o.checkParts()
 }
 
-// checkParts checks that an order has exactly the fields that its kind needs.
+// checkParts checks that an order has the fields that its kind needs, and no others.
 func (o *Order) checkParts() error {
 	only := func(have bool, on ...Do) error {
 		if have && !slices.Contains(on, o.Do) {
@@ -209,8 +208,8 @@ type SignedOrder struct {
 	Pin    keys.Pin // the key's pin in the trust file
 }
 
-// OpenOrder verifies that msg is an order signed by exactly one pinned key. It does not check what
-// the key may do: see Judge. Every error is an *Error.
+// OpenOrder verifies that msg is an order that exactly one pinned key has signed. It does not check whether the key may
+// give this order: see Judge. Every error is an *Error.
 func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
 	s := new(SignedOrder)
 	by, err := withoutPasskey(openStatement(msg, trust, &s.Order, s.Text))
@@ -224,7 +223,7 @@ func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
 // CheckOrder fails if the order is for another project or cannot be carried out now.
 const CheckOrder Check = "order"
 
-// OrderCase is the state in which an order is judged.
+// OrderCase is the state of the project when an order is judged.
 type OrderCase struct {
 	Project string
 	Role    keys.Role // the policy's approver role; empty: keys.RoleApprover
@@ -232,7 +231,7 @@ type OrderCase struct {
 	Used    bool      // the nonce was used before
 }
 
-// Judge returns an *Error if a verified order may not be accepted, or nil.
+// Judge returns nil if a verified order may be accepted in this state. Otherwise it returns an *Error.
 func (s *SignedOrder) Judge(c *OrderCase) error {
 	role := c.Role
 	if role == "" {
@@ -259,7 +258,8 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 	return nil
 }
 
-// By returns the authority by which the order changes beliefs.
+// By returns the authority with which the order changes beliefs: that of a probe if the key has only this role,
+// otherwise that of a user. role is the policy's approver role.
 func (s *SignedOrder) By(role keys.Role) beliefs.Authority {
 	if role == "" {
 		role = keys.RoleApprover

@@ -28,7 +28,8 @@ func newOrder(do Do) *Order {
 	return o
 }
 
-// TestWhoMayGiveWhichOrder tries every order with keys of every role.
+// TestWhoMayGiveWhichOrder judges every order with keys of every role. Only the roles in the table orders may give an
+// order.
 func TestWhoMayGiveWhichOrder(t *testing.T) {
 	trust := new(keys.Trust)
 	for _, role := range append([]keys.Role{keys.ApproverPrefix + "finance"}, keys.Roles...) {
@@ -50,7 +51,7 @@ func TestWhoMayGiveWhichOrder(t *testing.T) {
 			if may && err != nil || !may && !errors.Is(err, &Error{Check: CheckRole}) {
 				t.Errorf("%s by %s: %v", do, role, err)
 			}
-			// A policy may require a narrower role than approver.
+			// A policy may require a narrower role than approver. A key with the role approver is then refused.
 			err = s.Judge(&OrderCase{Project: "acme", Now: now, Role: keys.ApproverPrefix + "finance"})
 			if narrow := role == keys.ApproverPrefix+"finance"; narrow && err != nil || role == keys.RoleApprover &&
 				len(also) == 0 && err == nil {

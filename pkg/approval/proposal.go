@@ -6,8 +6,8 @@ import (
 	"lazaret/streams"
 )
 
-// CheckVerdict returns an error if a verdict is not about the proposal ev. It compares type and id,
-// and for actions and memory writes the digest.
+// CheckVerdict returns an error if the verdict v is not an answer to the proposal ev. It compares the type and the id.
+// For an action or a memory write it also compares the digest.
 func CheckVerdict(v *streams.VerdictEntry, project, agent string, ev streams.Event) error {
 	var want streams.Type
 	var digest string
@@ -36,7 +36,7 @@ func CheckVerdict(v *streams.VerdictEntry, project, agent string, ev streams.Eve
 	if v.Type != want || v.ID != id && v.Reuses != id || v.Agent != agent {
 		return fmt.Errorf("the answer is to %s %s of agent %s, and not to %s %s", v.Type, v.ID, v.Agent, want, id)
 	}
-	// A verdict that was not retained has no digest and is a hold.
+	// If the arbiter no longer has the verdict's digest, it answers with a hold without a digest.
 	if v.Digest != digest && (v.Digest != "" || v.Verdict == streams.Allow && !v.Learn) {
 		return fmt.Errorf("the answer is to another %s with the id %s: the answer has the digest %q, but the proposal has %q",
 			want, id, v.Digest, digest)

@@ -9,23 +9,25 @@ import (
 const Unit = 10_000
 
 const (
-	// Bins is the number of bins of the expected calibration error.
+	// Bins is the number of bins into which the expected calibration error divides the confidences.
 	Bins = 10
-	// MinForecasts is the minimum number of forecasts with an outcome for a judgment.
+	// MinForecasts is the minimum number of forecasts with a known outcome. With fewer, an agent does not count as
+	// over-confident.
 	MinForecasts = 20
 	// MaxGap is the smallest gap, in Units, that counts as over-confident: 0.10.
 	MaxGap = Unit / 10
-	// zSquared is 1.645² in thousandths: one-sided 5 %.
+	// zSquared is 1.645² in thousandths: the limit of a one-sided test at 5 %.
 	zSquared = 2706
 )
 
-// Forecast is a confidence from 0 to Unit, and whether the action succeeded.
+// Forecast is the confidence that an agent stated for an action, from 0 to Unit, and whether the action succeeded.
 type Forecast struct {
 	Confidence uint16
 	Success    bool
 }
 
-// Of returns a forecast for a confidence from 0 to 1. Other values are clamped. NaN counts as 1.
+// Of returns a forecast with a confidence from 0 to 1. A value outside of this range becomes the nearer limit. NaN
+// becomes 1.
 func Of(confidence float64, success bool) Forecast {
 	c := uint16(Unit)
 	if confidence < 1 {
@@ -34,7 +36,7 @@ func Of(confidence float64, success bool) Forecast {
 	return Forecast{c, success}
 }
 
-// Bin is a bin of the reliability diagram: confidences from Low (inclusive) to the next bin's Low
+// Bin is a bin of the reliability diagram. It has the confidences from its Low (inclusive) to the Low of the next bin
 // (exclusive).
 type Bin struct {
 	Low        float64 `json:"low"`
@@ -43,8 +45,8 @@ type Bin struct {
 	Success    float64 `json:"success"`    // rate
 }
 
-// Report describes how well forecasts are calibrated. All values except N are from 0 to 1. The gap
-// is from -1 to 1.
+// Report says how well forecasts are calibrated. N is their number. The gap is from -1 to 1, and all other values are
+// from 0 to 1.
 type Report struct {
 	N          int     `json:"n"`
 	Confidence float64 `json:"confidence"` // mean
@@ -106,8 +108,8 @@ func Judge(fs []Forecast) Report {
 	return r
 }
 
-// significant reports whether the test of over-confidence is significant: over²/spread > z², computed without a
-// division.
+// significant reports whether an over-confidence is statistically significant: over²/spread > z². It computes this
+// without a division.
 func significant(over, spread uint64) bool {
 	h, l := bits.Mul64(1000*over, over)
 	zh, zl := bits.Mul64(zSquared, spread)

@@ -35,11 +35,11 @@ func TestKnownForecasters(t *testing.T) {
 		{"certain, one in twenty wrong", times(40, 1, 38), 0.05, 0.05, 0.05, 0.95, 1, false},
 		{"eight in ten, and it says so", times(50, 0.8, 40), 0, 0.16, 0, 0.8, 0.8, false},
 		{"eight in ten said, six in ten right", times(50, 0.8, 30), 0.2, 0.28, 0.2, 0.6, 0.8, true},
-		// A gap of the same size that chance can explain.
+		// The gap is as large as in the case before, but there are so few forecasts that chance can explain it.
 		{"six in ten said, half right, few", times(20, 0.6, 10), 0.1, 0.26, 0.1, 0.5, 0.6, false},
 		{"too few to judge", times(19, 1, 0), 1, 1, 1, 0, 1, false},
 		{"too little confidence", times(50, 0.2, 45), -0.7, 0.58, 0.7, 0.9, 0.2, false},
-		// Two errors that cancel in the gap, but not in the calibration error of the bins.
+		// In the gap, two errors cancel each other. In the calibration error of the bins, they add up.
 		{"wrong at both ends", append(times(25, 0.9, 20), times(25, 0.1, 5)...), 0, 0.17, 0.1, 0.5, 0.5, false},
 	} {
 		r := Judge(c.fs)

@@ -2,16 +2,16 @@ package calibration
 
 import "encoding/binary"
 
-// Keep is the maximum number of forecasts in a Window: the latest.
+// Keep is the maximum number of forecasts in a Window. If there are more, the window has the latest.
 const Keep = 200
 
-// Window has the latest forecasts of a class, oldest first. The zero value is empty.
+// Window has the latest forecasts of one class of actions, oldest first. The zero value is empty.
 type Window struct {
 	Total     uint64 // number of forecasts that were ever added
 	Forecasts []Forecast
 }
 
-// Add appends a forecast. If there are more than Keep, it drops the oldest.
+// Add appends a forecast. If the window then has more than Keep forecasts, Add drops the oldest.
 func (w *Window) Add(f Forecast) {
 	w.Total++
 	w.Forecasts = append(w.Forecasts, f)
@@ -20,8 +20,8 @@ func (w *Window) Add(f Forecast) {
 	}
 }
 
-// MarshalBinary encodes a window: eight bytes for the number of forecasts that were ever added, then two
-// bytes for each forecast that is kept. The lowest bit of a forecast is its outcome.
+// MarshalBinary encodes a window. The first eight bytes are the number of forecasts that were ever added. Then come two
+// bytes for each forecast in the window, whose lowest bit is the outcome.
 func (w *Window) MarshalBinary() ([]byte, error) {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+2*len(w.Forecasts)), w.Total)
 	for _, f := range w.Forecasts {

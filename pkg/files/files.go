@@ -13,8 +13,8 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, os.Rename)
 }
 
-// Rename is os.Rename, and syncs the folder of the new path. The content of the file or folder must be synced already.
-// If the sync fails, the error is not an *os.LinkError, and the file has the new path.
+// Rename is os.Rename, and then syncs the folder of the new path. The caller must have synced the content of the file
+// or folder before. If the sync fails, the file has its new path already, and the error is not an *os.LinkError.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -33,7 +33,8 @@ func Create(path string, data []byte, mode fs.FileMode) error {
 		if errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// The file system has no links. Until the rename, other processes see an empty file, and a crash leaves it.
+		// The file system has no hard links. An empty file reserves the path until the rename. Meanwhile other
+		// processes can see the empty file, and a crash leaves it.
 		f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if err != nil {
 			return err
@@ -51,7 +52,8 @@ var link = os.Link
 // syncFile is the method Sync, except in a test.
 var syncFile = (*os.File).Sync
 
-// write writes a file under another name and calls put to move it to its path.
+// write writes a file under another name in the same folder and syncs it. Then it calls put, which moves the file to
+// its path.
 func write(path string, data []byte, mode fs.FileMode, put func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -93,8 +95,8 @@ func SyncDir(dir string) error {
 	return errors.Join(err, d.Close())
 }
 
-// Glob returns the paths of the files in a folder whose relative paths match a pattern of [fs.Glob]. The
-// pattern is only for what is below the folder: signs such as * in dir are parts of its name.
+// Glob returns the paths of the files in a folder whose paths relative to the folder match a pattern of [fs.Glob].
+// Signs such as * in dir are parts of a name, not of the pattern.
 func Glob(dir, pattern string) ([]string, error) {
 	names, err := fs.Glob(os.DirFS(dir), pattern)
 	for i, name := range names {

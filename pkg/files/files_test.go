@@ -133,7 +133,7 @@ func TestAFileIsCreatedWithoutHardLinks(t *testing.T) {
 
 func TestAFailedCreationWithoutHardLinksLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	// The file that is to be renamed is lost, so that the rename fails.
+	// The function in the place of os.Link removes the file. So the rename after it fails.
 	defer files.SetLink(func(from, _ string) error { return errors.Join(errors.ErrUnsupported, os.Remove(from)) })()
 	if err := files.Create(filepath.Join(dir, "file"), []byte("x"), 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the rename fails: %v", err)

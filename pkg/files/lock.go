@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Locked calls f while holding the lock file of path, which excludes other processes.
+// Locked calls f while it holds the lock file of path. Other processes that lock the same path wait.
 func Locked(path string, f func() error) error {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -16,8 +16,8 @@ func Locked(path string, f func() error) error {
 	return locked(lock, f)
 }
 
-// LockedFolder calls f while holding the lock of a folder, which excludes other processes that lock it. It makes no
-// file, so processes of several users can lock a folder that they can read.
+// LockedFolder calls f while it holds a lock on a folder. Other processes that lock the folder wait. LockedFolder makes
+// no file, so processes of several users can lock a folder that they can read.
 func LockedFolder(dir string, f func() error) error {
 	lock, err := os.Open(dir)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// A changed address of the console must not look like a forgery.
+// If the console's address has changed, the refusal of an assertion must say so, and must not look like that of a
+// forgery.
 func TestARefusalNamesTheFaultOfAnAssertion(t *testing.T) {
 	d := newDevice(t, "alice")
 	trust := trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}})

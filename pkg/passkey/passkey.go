@@ -15,7 +15,7 @@ import (
 
 func init() { keys.Passkeys(Verify) }
 
-// Algorithms are the COSE algorithms of supported keys, preferred ones first.
+// Algorithms are the COSE algorithms of the keys that are supported. The preferred ones come first.
 var Algorithms = []webauthncose.COSEAlgorithmIdentifier{webauthncose.AlgES256, webauthncose.AlgEdDSA}
 
 // Verify returns an error if an assertion is not a signature of the challenge by the passkey.
@@ -33,7 +33,7 @@ func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 	if err != nil {
 		return explained(err)
 	}
-	// The library accepts other spellings of an origin. Browsers use only one.
+	// The library accepts several spellings of a web origin. Browsers use only one of them, so no other is accepted.
 	if o := parsed.Response.CollectedClientData.Origin; !slices.Contains(p.Origins, o) {
 		return fmt.Errorf("origin %q is not one of the pinned %q", o, p.Origins)
 	}
@@ -42,8 +42,8 @@ func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 		protocol.SignaturePolicy{}))
 }
 
-// Register verifies a registration for the challenge that was given to the page, and returns the
-// passkey to pin. response is the JSON result of navigator.credentials.create.
+// Register verifies a registration and returns the passkey to pin. response is the JSON result of
+// navigator.credentials.create. challenge is the one that was given to the page.
 func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, error) {
 	parsed, err := protocol.ParseCredentialCreationResponseBytes(response)
 	if err != nil {
@@ -67,7 +67,7 @@ func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, err
 		RP: rp}, nil
 }
 
-// explained includes the details that the library's errors keep in separate fields.
+// explained adds to an error the details that the library has in separate fields of its errors.
 func explained(err error) error {
 	var e *protocol.Error
 	if errors.As(err, &e) && e.DevInfo != "" {

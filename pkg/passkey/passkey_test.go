@@ -38,7 +38,7 @@ func newDevice(t *testing.T, name string) *device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// COSE_Key {1: 2, 3: -7, -1: 1, -2: X, -3: Y}
+	// The public key as a COSE_Key {1: 2, 3: -7, -1: 1, -2: X, -3: Y}.
 	cose := append([]byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 0x20}, point[1:33]...)
 	cose = append(append(cose, 0x22, 0x58, 0x20), point[33:]...)
 	d := &device{private: private, key: keys.Passkey{Credential: []byte("credential of " + name),
@@ -49,8 +49,7 @@ func newDevice(t *testing.T, name string) *device {
 	return d
 }
 
-// made is the data of an authenticator and a browser. Fields that differ from honest data are
-// attacks.
+// made is the data that an authenticator and a browser sign. A test changes fields of honest data to make an attack.
 type made struct {
 	kind, challenge, origin, rp string
 	flags                       byte
@@ -73,7 +72,7 @@ func (d *device) sign(t *testing.T, m made) *keys.Assertion {
 	return &keys.Assertion{AuthData: data, ClientData: []byte(client), Signature: sig}
 }
 
-// honest returns the data of an honest browser and authenticator for a text.
+// honest returns the data that an honest browser and authenticator sign for a text.
 func (d *device) honest(text string) made {
 	d.counter++
 	return made{kind: "webauthn.get", challenge: keys.Challenge([]byte(text)), origin: origin, rp: d.key.RP, flags: 0x05,
@@ -124,14 +123,14 @@ func trusting(t *testing.T, pins ...keys.Pin) *keys.Trust {
 	return trust
 }
 
-// hold is the hold for which a decision is judged, with the data that a fold stores.
+// hold is a hold with the data of it that a fold stores. A decision is judged with this data.
 type hold struct {
 	trust   *keys.Trust
 	used    map[string]bool
 	counter uint32
 }
 
-// release opens and judges a decision as the arbiter does.
+// release opens and judges a decision on the hold in the same way as the arbiter.
 func (h *hold) release(msg []byte) error {
 	s, err := approval.Open(msg, h.trust)
 	if err != nil {
@@ -159,7 +158,7 @@ func TestAPasskeyReleasesWhatItSignedOnce(t *testing.T) {
 	if err := h.release(msg); !errors.Is(err, &approval.Error{Check: approval.CheckReplayed}) {
 		t.Errorf("a second time: %v", err)
 	}
-	// A copy of the authenticator continues counting from the time of the copy.
+	// A copied authenticator continues to count from the value at the time of the copy, so its counter is too small.
 	copied := text(t, statement())
 	m := d.honest(copied)
 	m.counter = 1
@@ -196,7 +195,7 @@ func TestAPasskeyResolvesHoldsAttestsBeliefsAndSignsNothingElse(t *testing.T) {
 
 func TestTenThousandForgedReplayedAndMisboundAssertionsReleaseNothing(t *testing.T) {
 	d, other := newDevice(t, "alice"), newDevice(t, "alice")
-	// other has the credential's id and another key.
+	// other has the same credential id, but another key.
 	other.key.Credential = d.key.Credential
 	trust := trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}})
 	h := &hold{trust: trust, used: make(map[string]bool)}
@@ -254,7 +253,7 @@ func TestTenThousandForgedReplayedAndMisboundAssertionsReleaseNothing(t *testing
 			name, m.kind = "a registration", "webauthn.create"
 		case 12:
 			name, m.cross = "in a frame", true
-		case 13: // a bit is flipped anywhere in honestly signed data
+		case 13: // a bit at a random place is flipped in data that was signed honestly
 			name = "altered"
 			a := d.sign(t, m)
 			part := [][]byte{a.AuthData, a.ClientData, a.Signature}[r.IntN(3)]
@@ -310,8 +309,8 @@ func TestAPinnedPasskeyHasOneEncoding(t *testing.T) {
 	}
 }
 
-// The verifier in examples compares origins byte by byte and supports two forms of keys. The
-// arbiter accepts nothing that this verifier refuses.
+// The verifier in examples compares web origins byte by byte and supports two forms of keys. So the arbiter must refuse
+// an assertion with another spelling of the web origin, and a key of another form must not be pinned.
 func TestAnAssertionThatTheStandAloneVerifierRefusesReleasesNothing(t *testing.T) {
 	d := newDevice(t, "alice")
 	h := &hold{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}),
@@ -340,14 +339,14 @@ func TestAnAssertionThatTheStandAloneVerifierRefusesReleasesNothing(t *testing.T
 	}
 }
 
-// belief is the belief that an attestation is held against, with what a fold keeps.
+// belief is a belief with the data of it that a fold stores. An attestation is judged with this data.
 type belief struct {
 	trust   *keys.Trust
 	used    map[string]bool
 	counter uint32
 }
 
-// attest opens and judges an attestation as ingest does.
+// attest opens and judges an attestation in the same way as ingest.
 func (b *belief) attest(msg []byte) error {
 	s, err := approval.OpenBelief(msg, b.trust)
 	if err != nil {
@@ -425,7 +424,7 @@ func TestTenThousandForgedReplayedAndMisboundAttestationsConfirmNothing(t *testi
 			change = func(m *made) { m.kind = "webauthn.create" }
 		case 12:
 			change = func(m *made) { m.cross = true }
-		case 13: // a copy of the authenticator goes on counting from where it was copied
+		case 13: // a copied authenticator continues to count from the value at the time of the copy
 			change = func(m *made) { m.counter = 1 }
 		case 14: // an approval of a hold
 			text := text(t, statement())

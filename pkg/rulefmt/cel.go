@@ -15,18 +15,18 @@ import (
 	"cel.dev/cel-go/parser"
 )
 
-// celWidth is the width in characters to which a line of an expression is broken. The
-// indentation is not counted.
+// celWidth is the maximum width of a line of an expression, in characters and without the indentation. A longer
+// expression is broken into lines.
 const celWidth = 120
 
-// celParser expands no macros: has(a.b) and l.exists(x, x) are calls. Two expressions are
-// the same if they are the same calls.
+// celParser does not expand macros: has(a.b) and l.exists(x, x) stay calls. So two expressions with the same macros
+// have the same syntax tree only if they have the same calls.
 var celParser = sync.OnceValues(func() (*parser.Parser, error) {
 	return parser.NewParser(parser.EnableIdentEscapeSyntax(true))
 })
 
-// celTree returns the syntax tree of an expression as text. It is the same for two
-// expressions that differ only in spaces and parentheses.
+// celTree returns the syntax tree of an expression as text. Two expressions that differ only in spaces and unnecessary
+// parentheses have the same tree.
 func celTree(src string) (string, error) {
 	p, err := celParser()
 	if err != nil {
@@ -44,14 +44,13 @@ func celTree(src string) (string, error) {
 	return debug.ToDebugString(tree.Expr()), nil
 }
 
-// errKeep says that an expression keeps its layout.
+// errKeep says that the layout of an expression stays as it is.
 var errKeep = errors.New("kept as it is")
 
-// formatCEL lays an expression out on one line, or on several if it is long and has
-// operators to break it at. Tokens stay the same, except that double quotes become single
-// ones where possible. CEL's own Unparse would also remove raw strings, comments and
-// explaining parentheses. formatCEL returns errKeep for expressions with comments or with
-// line breaks in strings, and another error if src does not parse.
+// formatCEL lays an expression out on one line, or on several if it is long and has operators to break it at. Tokens
+// stay the same, except that double quotes become single ones where possible. The function Unparse of CEL is not used,
+// because it removes raw strings, comments and parentheses that explain the expression. formatCEL returns errKeep for
+// an expression with comments or with line breaks in strings. It returns another error if src does not parse.
 func formatCEL(src string) ([]string, error) {
 	tree, err := celTree(src)
 	if err != nil {
@@ -81,7 +80,7 @@ const (
 	celOpen                  // ( [ {
 	celClose                 // ) ] }
 	celUnary                 // ! and the sign
-	celBinary                // binary operators, and both signs of the ternary
+	celBinary                // binary operators, and the two signs ? and : of a conditional
 	celComma
 	celColon // of a map or message
 	celDot
@@ -102,11 +101,11 @@ var celLexeme = regexp.MustCompile(`^(?s:` +
 	`|(?P<op>==|!=|<=|>=|&&|\|\||[-+*/%<>!?:,.()\[\]{}])` +
 	`)`)
 
-// lexCEL returns the tokens of an expression that parses. ok is false if the layout would
-// lose a part of the expression.
+// lexCEL returns the tokens of an expression. src must parse. ok is false if a layout that is made from the tokens
+// would lose a part of the expression.
 func lexCEL(src string) (toks []celToken, ok bool) {
 	names := celLexeme.SubexpNames()
-	var ternaries []int // ternaries without their colon yet, for each open bracket
+	var ternaries []int // for each open bracket, the number of conditionals whose colon has not been read
 	ternaries = append(ternaries, 0)
 	for {
 		if src = strings.TrimLeft(src, " \t\r\n\f"); src == "" {
@@ -174,7 +173,8 @@ func lexCEL(src string) (toks []celToken, ok bool) {
 	}
 }
 
-// singleQuoted returns a string literal in single quotes if its content need not change.
+// singleQuoted returns a string literal in single quotes. If the content would need a change for that, it returns the
+// literal as it is.
 func singleQuoted(lit string) string {
 	at := strings.IndexAny(lit, `"'`)
 	if lit[at] == '\'' || strings.Contains(lit[at:], `"""`) || strings.ContainsAny(lit, `'\`) {
@@ -204,8 +204,8 @@ func (l *layout) link() {
 	}
 }
 
-// breakable reports whether there is an operator to break at. If there are only long lists
-// of arguments, such as those of format, the expression stays on one line.
+// breakable reports whether the expression has an operator at which a line may be broken. Otherwise the expression
+// stays on one line, even if it has long lists of arguments, such as those of format.
 func (l *layout) breakable() bool {
 	return len(l.find(0, len(l.toks), "?")) > 0 || slices.ContainsFunc(l.toks, func(t celToken) bool {
 		return t.text == "&&" || t.text == "||"
@@ -224,7 +224,7 @@ func (l *layout) text(lo, hi int) string {
 	return b.String()
 }
 
-// find returns the positions of a token from lo to hi, except for those in brackets.
+// find returns the positions of a token between lo and hi. It ignores tokens in brackets.
 func (l *layout) find(lo, hi int, text string) []int {
 	var at []int
 	for i := lo; i < hi; i++ {
@@ -245,9 +245,8 @@ func (l *layout) newline(indent int) {
 	l.cur, l.indent = strings.Repeat(" ", indent), indent
 }
 
-// put appends the tokens from lo to hi. Lines that begin with an operator are indented by
-// indent, lines within an operand by more. tail is the width that must remain after the
-// last token.
+// put appends the tokens from lo to hi to the layout. A line that begins with an operator is indented by indent. A line
+// inside an operand is indented by more. After the last token, the line must have room for tail more characters.
 func (l *layout) put(lo, hi, indent, tail int) {
 	if s := l.text(lo, hi); l.fits(s + strings.Repeat(" ", tail)) {
 		l.cur += s
@@ -273,7 +272,7 @@ func (l *layout) put(lo, hi, indent, tail int) {
 	l.inside(lo, hi, tail)
 }
 
-// fill puts operands on lines until they are full. Each further line begins with op.
+// fill puts operands on a line until it is full. Then it begins another line with the operator op.
 func (l *layout) fill(lo, hi int, at []int, op string, indent, tail int) {
 	broken := false
 	for i := 0; i <= len(at); i++ {
@@ -298,7 +297,7 @@ func (l *layout) fill(lo, hi int, at []int, op string, indent, tail int) {
 	}
 }
 
-// inside breaks a line that has no operator outside of brackets. It breaks within the longest brackets, at the
+// inside breaks a line in which all operators are in brackets. It breaks inside the longest pair of brackets, at the
 // operators there or after commas.
 func (l *layout) inside(lo, hi, tail int) {
 	open, longest := -1, 0

@@ -21,7 +21,7 @@ var ruleKeys = []string{
 	"effect", "on_error", "subject", "subject_id", "message", "false_positives",
 }
 
-// celFields are the paths of expressions. # is any index and * any name.
+// celFields are the paths of the values that are CEL expressions. # matches any index and * any name.
 var celFields = [][]string{
 	{"rules", "#", "for_each"},
 	{"rules", "#", "when"},
@@ -39,18 +39,17 @@ var celFields = [][]string{
 	{"signals", "#", "sequence", "steps", "#", "when"},
 }
 
-// errMeaning reports that the formatted file would have a different meaning.
+// errMeaning reports that the file would have a different meaning after formatting. Then the file is left unchanged.
 var errMeaning = errors.New("formatting it would change its meaning, so it is left unchanged")
 
-// errUnstable reports that formatting the formatted file would change it again.
+// errUnstable reports that formatting the result again would change it. Then the file is left unchanged.
 var errUnstable = errors.New("formatting it twice would change it twice, so it is left unchanged")
 
-// Format returns the canonical form of a rule, pack, groups or test file. name is the file's name
-// in errors.
+// Format returns the canonical form of a rule, pack, groups or test file. name is the file's name in errors.
 //
-// Expressions that do not parse are left unchanged. In that case Format returns the file, formatted
-// otherwise, and an error that lists all of them. If the file cannot be parsed or uses a notation
-// that is not supported, Format returns it unchanged with the error. Errors name file and line.
+// An expression that does not parse is left unchanged. Format then formats the rest of the file, and also returns an
+// error that lists all these expressions. If the file cannot be parsed or uses a notation that is not supported, Format
+// returns it unchanged with the error. Errors name file and line.
 func Format(name string, src []byte) ([]byte, error) {
 	out, err := format(name, src)
 	if bytes.Equal(out, src) {
@@ -131,7 +130,7 @@ func matches(path []any, want []string) bool {
 	})
 }
 
-// walk calls f for every entry of a tree.
+// walk calls f for every entry of a tree, with the entry's path.
 func walk(b *block, path []any, f func([]any, *entry)) {
 	for i, e := range b.items {
 		var step any = i
@@ -146,7 +145,7 @@ func walk(b *block, path []any, f func([]any, *entry)) {
 	}
 }
 
-// keyName returns the key that a text denotes, without quotes.
+// keyName returns the name of a key as written in a file, without its quotes.
 func keyName(key string) string {
 	var name string
 	if strings.HasPrefix(key, `"`) || strings.HasPrefix(key, "'") {
@@ -175,7 +174,7 @@ func lookup(v any, path []any) any {
 	return v
 }
 
-// formatField formats the entry's expression, if its path is one of an expression.
+// formatField formats the value of an entry if the path of the entry is in celFields.
 func formatField(decoded any, path []any, e *entry) error {
 	if !isCEL(path) {
 		return nil
@@ -202,8 +201,8 @@ func formatField(decoded any, path []any, e *entry) error {
 	return nil
 }
 
-// scalar returns the lines of an expression as a YAML scalar: plain if possible, in quotes if it
-// needs no escapes, otherwise folded.
+// scalar returns the lines of an expression as a YAML scalar. It uses the first of three notations that is possible:
+// plain, in quotes without escapes, or folded.
 func scalar(lines []string, comment string) *value {
 	v := &value{step: 2, comment: comment}
 	if len(lines) == 1 {
@@ -232,7 +231,7 @@ func scalar(lines []string, comment string) *value {
 	return v
 }
 
-// reads reports whether a written scalar denotes the text.
+// reads reports whether YAML reads the written scalar as the given text.
 func reads(written, text string) bool {
 	if c := written[0]; c != '"' && c != '\'' {
 		if _, _, key := splitKey(written); key || isDash(written) || strings.ContainsRune("[]{}|>#&*!%@`,?", rune(c)) ||
@@ -245,7 +244,7 @@ func reads(written, text string) bool {
 	return yaml.Unmarshal([]byte("k: "+written+"\n"), &got) == nil && got["k"] == text
 }
 
-// tidy puts the keys of rules in order, and moves each comment to the entry with which it is written.
+// tidy puts the keys of rules in order. It moves each comment to the entry before which it is to be written.
 func tidy(b *block, path []any) {
 	if b.kind == mapBlock && matches(path, []string{"rules", "#"}) {
 		rank := func(e *entry) int {
@@ -272,7 +271,7 @@ func tidy(b *block, path []any) {
 		for len(*first) > 0 && (*first)[0].text == "" {
 			*first = (*first)[1:]
 		}
-		// A comment cannot be between a dash and its value.
+		// A comment cannot be between a dash and its value, so it moves in front of the dash.
 		if b.kind == seqBlock {
 			e.head, *first = append(slices.Clip(e.head), *first...), nil
 			if e.child.kind == rawBlock {
@@ -284,7 +283,7 @@ func tidy(b *block, path []any) {
 
 type writer struct {
 	b     bytes.Buffer
-	blank bool // a blank line is due before the next line
+	blank bool // a blank line must be written before the next line
 }
 
 func (w *writer) line(indent int, text string) {
@@ -329,8 +328,8 @@ func (w *writer) block(b *block, col int) {
 	w.remarks(b.foot, col)
 }
 
-// entry writes an entry at column col. prefix is the text that precedes it on its first line: the
-// dashes of sequences.
+// entry writes an entry at column col. prefix is the text before it on its first line: the dashes of the sequences that
+// begin there.
 func (w *writer) entry(prefix string, kind blockKind, e *entry, col int) {
 	at := col - len(prefix)
 	if kind == mapBlock {
@@ -359,8 +358,7 @@ func (w *writer) entry(prefix string, kind blockKind, e *entry, col int) {
 	}
 }
 
-// value writes a value after prefix, on a line that begins at column at. Its other lines begin at
-// column base.
+// value writes prefix and a value. The first line begins at column at, the other lines at column base.
 func (w *writer) value(prefix string, v *value, at, base int) {
 	for i, text := range v.lines {
 		if i == 0 {

@@ -64,7 +64,7 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// Formatting changes at most two lines of the shipped rules.
+// Formatting must change at most two lines of all shipped rules together.
 func TestShippedRulesAreNearlyCanonical(t *testing.T) {
 	changed := 0
 	for _, f := range glob(t, "../../rules/*/*.yaml", "../../rules/*.yaml") {
@@ -180,7 +180,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// checkForm checks the invariants of every formatted file.
+// checkForm checks a formatted file: formatting it again changes nothing, and it has the same meaning and the same
+// comments as its source.
 func checkForm(t rapid.TB, src, got []byte) {
 	t.Helper()
 	again, err := Format("again", got)
@@ -204,7 +205,8 @@ func checkForm(t rapid.TB, src, got []byte) {
 	if len(got) > 0 && (got[len(got)-1] != '\n') {
 		t.Errorf("the end is %q", got[max(0, len(got)-5):])
 	}
-	// In block scalars spaces and blank lines are part of the text.
+	// In a block scalar, spaces and blank lines are part of the text. So only files without such a scalar are checked
+	// for trailing spaces.
 	if !regexp.MustCompile(`[|>][-+0-9]*( *#.*)?\n`).Match(got) && !bytes.ContainsAny(got, `"'`) {
 		if m := regexp.MustCompile(`[ \t]\n`).Find(got); m != nil {
 			t.Errorf("trailing spaces in\n%s", got)
@@ -212,8 +214,8 @@ func checkForm(t rapid.TB, src, got []byte) {
 	}
 }
 
-// comments returns the comments of a file, sorted, as far as the text of a line shows that it has a
-// comment.
+// comments returns the comments of a file, sorted. It only finds comments that can be recognized from the text of one
+// line.
 func comments(src []byte) []string {
 	var out []string
 	for _, m := range regexp.MustCompile(`(?m)(?:^|[ \t])(#[^\r\n]*)`).FindAllSubmatch(src, -1) {
@@ -234,8 +236,8 @@ var withMacros = func() *parser.Parser {
 
 type expression string
 
-// canon replaces expressions, recognized by the names of their keys, with their syntax trees. It
-// replaces NaN with a value that equals itself.
+// canon replaces expressions by their syntax trees, and NaN by a value that equals itself. It recognizes an expression
+// by the name of its key.
 func canon(t rapid.TB, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -267,7 +269,8 @@ func unparsed(t rapid.TB, tree *ast.AST) string {
 	return s
 }
 
-// Random trees of expressions, written with random spaces, keep their syntax.
+// Random syntax trees are written as expressions with random spaces. After formatting, an expression must still have
+// the same syntax tree.
 func TestExpressionsKeepTheirSyntax(t *testing.T) {
 	var expr func(depth int) *rapid.Generator[string]
 	expr = func(depth int) *rapid.Generator[string] {
@@ -321,7 +324,7 @@ func TestExpressionsKeepTheirSyntax(t *testing.T) {
 	})
 }
 
-// Damaged shipped files, and files whose lines were indented differently, keep their meaning and
+// Shipped files are damaged, or their lines are indented differently. Formatting must keep their meaning and their
 // comments.
 func TestVariantsOfTheShippedRules(t *testing.T) {
 	files := glob(t, "../../rules/*/*.yaml", "testdata/*.in.yaml")

@@ -6,18 +6,18 @@ import (
 	"lazaret/pkg/internal/strictyaml"
 )
 
-// A file is read line by line into blocks, which preserve comments and the notation of scalars. The
-// YAML library checks the file before, and compares the meaning after formatting.
+// A file is read line by line into blocks. Blocks keep the comments and the notation of scalars. The YAML library
+// checks the file before this, and after formatting it is used to compare the meaning of the file with that before.
 
 type blockKind int
 
 const (
-	rawBlock blockKind = iota // a scalar or flow collection on its own lines
+	rawBlock blockKind = iota // a scalar or flow collection that begins on a line of its own
 	mapBlock
 	seqBlock
 )
 
-// remark is a comment, or a blank line if text is empty.
+// remark is a comment or, if its text is empty, a blank line.
 type remark struct {
 	indent int
 	text   string
@@ -31,7 +31,7 @@ type block struct {
 	foot  []remark // comments after the last item
 }
 
-// entry is an item of a mapping or sequence. It has a value, a child, or neither if it is null.
+// entry is an item of a mapping or a sequence. It has either a value or a child. If it is null, it has neither.
 type entry struct {
 	head    []remark
 	key     string // as written; "" in a sequence
@@ -49,8 +49,8 @@ const (
 	blockValue
 )
 
-// value is a scalar or flow collection as written. lines[0] follows the key. The other lines are
-// indented by step relative to the key, and by extra.
+// value is a scalar or flow collection as it is written in the file. lines[0] follows the key. Each other line is
+// indented relative to the key by step, and by its element of extra in addition.
 type value struct {
 	kind    valueKind
 	lines   []string
@@ -65,7 +65,7 @@ type reader struct {
 	pos   int
 }
 
-// fault is the value of a panic that readTree returns as its error.
+// fault is the value with which a method of reader panics. readTree recovers it and returns its error.
 type fault struct{ err *strictyaml.Error }
 
 func (r *reader) fail(msg string) {
@@ -74,9 +74,8 @@ func (r *reader) fail(msg string) {
 	panic(fault{&strictyaml.Error{File: r.file, Line: at + 1, Column: indentOf(line) + 1, Msg: msg, Source: line}})
 }
 
-// readTree parses the lines of a file. before are the remarks before a "---" that begins the file,
-// and dashes reports whether there is one. If there are only comments, root is nil and foot has
-// them.
+// readTree parses the lines of a file. If the file begins with "---", dashes is true and before has the remarks in
+// front of it. If the file has only comments, root is nil and foot has the comments.
 func readTree(file string, lines []string) (before []remark, dashes bool, root *block, foot []remark, err error) {
 	r := &reader{file: file, lines: lines}
 	defer func() {
@@ -110,7 +109,8 @@ func isBlank(line string) bool { return strings.Trim(line, " \t") == "" }
 
 func isComment(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") }
 
-// indent returns the indentation of the line at pos, which has content, or -1 after the last line.
+// indent returns the indentation of the line at pos. The line must have content. After the last line, indent returns
+// -1.
 func (r *reader) indent() int {
 	if r.pos == len(r.lines) {
 		return -1
@@ -147,8 +147,8 @@ func isDash(text string) bool {
 	return text == "-" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "-\t")
 }
 
-// block reads the block whose first line is at pos and begins at column col. parent is the column
-// of the entry that contains it. It returns the remarks after the block that do not belong to it.
+// block reads the block whose first line is at pos and begins at column col. parent is the column of the entry that
+// contains the block. The returned remarks are those after the block that do not belong to it.
 func (r *reader) block(head []remark, col, parent int) (*block, []remark) {
 	text := r.lines[r.pos][col:]
 	b := new(block)
@@ -210,7 +210,7 @@ func (r *reader) item(e *entry, col int) []remark {
 		r.pos++
 		return r.below(e, col, col+1)
 	}
-	// The dash only indents the item that follows it.
+	// Replace the dash by a space: the item after it is then indented as a block of its own.
 	at := len(line) - len(rest)
 	if strings.Contains(line[col+1:at], "\t") {
 		r.fail("a tab: indent with spaces")
@@ -263,8 +263,8 @@ func (r *reader) peek() int {
 	return indentOf(r.lines[i])
 }
 
-// below reads the child of an entry on the following lines, if there is one that begins at column
-// least or right of it.
+// below reads the child of an entry, which is on the lines after it. There is a child only if one of these lines begins
+// at column least or further to the right.
 func (r *reader) below(e *entry, col, least int) []remark {
 	head := r.remarks()
 	if at := r.indent(); at >= least {
@@ -275,7 +275,7 @@ func (r *reader) below(e *entry, col, least int) []remark {
 	return head
 }
 
-// spaced returns a comment that follows other text, with the spaces before it. Tabs become one
+// spaced returns a comment that follows other text on its line, with the spaces before it. It replaces tabs by one
 // space.
 func spaced(s string) string {
 	text := strings.TrimLeft(s, " \t")
@@ -316,7 +316,8 @@ func splitKey(text string) (key, rest string, ok bool) {
 	return "", "", false
 }
 
-// closing returns the index at which the quote q is closed in text, searching from i, or -1.
+// closing returns the index of the quote q that closes a quoted text. It searches from index i, and returns -1 if there
+// is none.
 func closing(text string, i int, q byte) int {
 	for ; i < len(text); i++ {
 		switch {
@@ -331,8 +332,8 @@ func closing(text string, i int, q byte) int {
 	return -1
 }
 
-// value reads the scalar or flow collection at pos from column at. parent is the column of the
-// entry that contains it. own is set if the value begins a line.
+// value reads the scalar or flow collection that begins at column at of the line at pos. parent is the column of the
+// entry that contains it. own is set if the value is the first text of its line.
 func (r *reader) value(at, parent int, own bool) *value {
 	switch r.lines[r.pos][at] {
 	case '|', '>':
@@ -419,7 +420,7 @@ func (r *reader) quoted(at int) *value {
 	}
 }
 
-// end reads the text after the last line of a value.
+// end reads the text that follows the last line of a value: spaces or a comment.
 func (r *reader) end(v *value, rest string) {
 	if !isBlank(rest) {
 		if !isComment(rest) {
@@ -462,12 +463,12 @@ func (r *reader) plain(at, parent int) *value {
 	}
 }
 
-// flow reads a collection in brackets. Line breaks are kept. Spaces between tokens become one or
-// none.
+// flow reads a collection in brackets. It keeps line breaks. Several spaces between two tokens become one space, or
+// none where none is needed.
 func (r *reader) flow(at int) *value {
 	v := &value{kind: flowValue, step: 2}
 	depth, quote := 0, byte(0)
-	prev := byte(' ') // the last character that is not a space, or ' ' where a token may begin
+	prev := byte(' ') // the last character that is not a space; ' ' if a token may begin
 	text := r.lines[r.pos][at:]
 	for {
 		var b strings.Builder

@@ -7,9 +7,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Mem is Pebble's file system in memory. Two methods of vfs.MemFS, Lock and ReuseForWrite, take a read lock a second
-// time while they hold it. CrashClone, which takes the write lock, would wait for ever if it came in between. Mem keeps
-// the three apart.
+// Mem is Pebble's file system in memory, with a lock of its own around three methods. Two methods of vfs.MemFS, Lock
+// and ReuseForWrite, take a read lock, and take it a second time before they release it. CrashClone takes the write
+// lock. If it waits for the write lock when one of the two methods holds one read lock, both wait for ever. Mem calls
+// only one of the three methods at a time.
 type Mem struct {
 	*vfs.MemFS
 	mu sync.Mutex
@@ -32,7 +33,8 @@ func (m *Mem) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File,
 	return m.MemFS.ReuseForWrite(from, to, c)
 }
 
-// Crash returns a copy with all synced data and, as cfg says, a part of the other data.
+// Crash returns a copy of the file system after a crash of the machine. The copy has all synced data. cfg says which
+// part of the other data it has.
 func (m *Mem) Crash(cfg vfs.CrashCloneCfg) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()

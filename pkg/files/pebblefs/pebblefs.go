@@ -15,15 +15,15 @@ const (
 	others   fs.FileMode = 0o077
 )
 
-// OwnerOnly returns a file system that lets only the owner access the files and folders created through it. Pebble
-// itself requests 0666 and 0755.
+// OwnerOnly returns a file system in which only the owner has access to the files and folders that are created. It is
+// needed because Pebble requests the modes 0666 and 0755.
 func OwnerOnly(fs vfs.FS) vfs.FS { return ownerFS{fs} }
 
 type ownerFS struct{ vfs.FS }
 
 func (o ownerFS) Unwrap() vfs.FS { return o.FS }
 
-// own removes the access rights of others from a file that was just opened for writing.
+// own removes the access rights of others from a file that was opened for writing.
 func own(f vfs.File, err error) (vfs.File, error) {
 	if err != nil || f.Fd() == vfs.InvalidFd { // a file in memory
 		return f, err
@@ -50,7 +50,7 @@ func (o ownerFS) MkdirAll(dir string, perm fs.FileMode) error {
 	return o.FS.MkdirAll(dir, perm&^others)
 }
 
-// Lock creates a lock file, which is empty, and restricts it.
+// Lock creates an empty lock file, and removes the access rights of others from it.
 func (o ownerFS) Lock(name string) (io.Closer, error) {
 	l, err := o.FS.Lock(name)
 	if err == nil && vfs.Root(o.FS) == vfs.Default {

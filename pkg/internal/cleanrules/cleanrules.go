@@ -1,6 +1,6 @@
 package cleanrules
 
-// Files are the texts of the files by name. Tests change a clone.
+// Files are the files of the rule set: text by file name. A test must change only a clone of the map.
 var Files = map[string]string{
 	"groups.yaml": "groups:\n  core: [p]\n",
 	"common.yaml": "lists:\n  agents: [bot]\n",

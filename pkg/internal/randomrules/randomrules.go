@@ -11,7 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// Words are few, so that random conditions often match random events.
+// Words are the words in conditions and entries. There are only a few, so that random conditions often match random
+// entries.
 var Words = []string{
 	"alpha",
 	"Beta",
@@ -29,8 +30,8 @@ var Words = []string{
 	"tar\npassword",
 }
 
-// Expr returns a random condition. Some conditions are of kinds that the index supports and some
-// are not.
+// Expr returns a random condition. For some conditions the prefilter of the rule engine has an index, and for some it
+// has not.
 func Expr(r *rand.Rand, depth int) string {
 	word := func() string { return fmt.Sprintf("%q", Words[r.IntN(len(Words))]) }
 	str := func() string {

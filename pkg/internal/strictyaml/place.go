@@ -10,14 +10,14 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Within is an error that knows its position in the text of a value: the line from 1, and the
-// column from 0 in characters. If Errorf wraps such an error, it reports that position in the file.
+// Within is an error that knows its position in the text of a value: the line (counted from 1) and the column (counted
+// from 0, in characters). If Errorf wraps such an error, the new error has the corresponding position in the file.
 type Within interface {
 	error
 	Within() (line, column int)
 }
 
-// UnknownField is the cause of an error at a key without a matching field.
+// UnknownField is the cause of the error about a key that matches no field.
 type UnknownField struct {
 	Name  string
 	Known []string // the known keys, in the order of the fields
@@ -25,8 +25,8 @@ type UnknownField struct {
 
 func (e *UnknownField) Error() string { return "unknown field " + `"` + e.Name + `"` }
 
-// Unknown lists the keys in the document that have no field in the type of *v, in the order of the
-// file. The cause of each error is an *UnknownField.
+// Unknown returns an error for each key in the document that has no field in the type of *v, in the order of the file.
+// The cause of each error is an *UnknownField.
 func (d *Document) Unknown(v any) []*Error {
 	var out []*Error
 	d.unknown(d.root, reflect.TypeOf(v), func(key ast.Node, known []string) {
@@ -108,11 +108,11 @@ func pairs(node ast.Node) []*ast.MappingValueNode {
 	return nil
 }
 
-// scalar is a value and the position and style of its text in the file.
+// scalar is a value, with the position and the style of its text in the file.
 type scalar struct {
 	value  []rune
-	style  byte // ' or ", | for a block, or 0 for plain
-	line   int  // position of its first character or of its | or >
+	style  byte // ' or ", | for a block scalar (also one with >), or 0 for a plain scalar
+	line   int  // position of its first character or, for a block scalar, of its | or >
 	column int
 }
 
@@ -141,9 +141,9 @@ func scalarOf(node ast.Node) (scalar, bool) {
 	return s, true
 }
 
-// place returns the position in the file that corresponds to a position in a scalar's value. The
-// value and its text have the same characters in the same order, except for white space and
-// escapes, so place compares both in parallel. The last result is false if that fails.
+// place returns the position in the file that corresponds to a position in a scalar's value. The value and its text in
+// the file have the same characters in the same order, except for white space and escapes. place moves through both in
+// parallel. The last result is false if the two differ in another way.
 func (d *Document) place(s scalar, line, column int) (int, int, bool) {
 	target, ok := index(s.value, line, column)
 	if !ok {
@@ -169,7 +169,7 @@ func (d *Document) place(s scalar, line, column int) (int, int, bool) {
 	case '\'', '"':
 		at++
 	}
-	end := at // after the last character that is not white space
+	end := at // the position after the last character read that is not white space
 	for i := 0; ; i++ {
 		if i < len(s.value) && !unicode.IsSpace(s.value[i]) {
 			for unicode.IsSpace(next()) || s.style == '"' && next() == '\\' && at+1 < len(text) && text[at+1] == '\n' {
@@ -239,7 +239,8 @@ func index(text []rune, line, column int) (int, bool) {
 	return at + column, true
 }
 
-// within sets an error's position to a place in a scalar's value.
+// within sets the position of an error to a position in the file. line and column are the corresponding position in a
+// scalar's value.
 func (d *Document) within(e *Error, s scalar, line, column int) {
 	if l, c, ok := d.place(s, line, column); ok {
 		e.Line, e.Column = l, c
@@ -247,8 +248,8 @@ func (d *Document) within(e *Error, s scalar, line, column int) {
 	}
 }
 
-// Within returns the error with another position in the same value, given as line (from 1) and
-// column (from 0). If that position does not exist, the position is the start of the value.
+// Within returns a copy of the error with another position in the same value: line (counted from 1) and column (counted
+// from 0). If the value has no such position, the copy is at the start of the value.
 func (e *Error) Within(line, column int) *Error {
 	c := *e
 	if e.doc != nil {

@@ -12,7 +12,7 @@ type marked struct{ line, column int }
 func (m marked) Error() string      { return "here" }
 func (m marked) Within() (int, int) { return m.line, m.column }
 
-// Each document has one value v. § marks the place that is expected, and is removed before the
+// Each document has one value v. § marks the position of the error that the test expects. It is removed before the
 // document is parsed.
 func TestAPlaceInAValueIsAPlaceInTheFile(t *testing.T) {
 	for name, doc := range map[string]string{
@@ -71,7 +71,7 @@ func TestAPlaceInAValueIsAPlaceInTheFile(t *testing.T) {
 		if got := e.Within(1, 0); got.Line > line || got.Line == line && got.Column > column {
 			t.Errorf("%s: begins at %d:%d", name, got.Line, got.Column)
 		}
-		// No place is given: the start of the value is expected.
+		// The value has no line 99, so the position is the start of the value.
 		if e := d.Errorf(path, "%w", marked{99, 0}); e.Line != s.line || e.Column != s.column {
 			t.Errorf("%s: no place is at %d:%d, want %d:%d", name, e.Line, e.Column, s.line, s.column)
 		}

@@ -17,23 +17,23 @@ import (
 // MaxSize is the maximum size of a document, in bytes.
 const MaxSize = 1 << 20
 
-// maxNesting is the maximum depth of nested flow collections, and of sequences that begin on one
-// line. It bounds the parser's recursion.
+// maxNesting is the maximum depth of flow collections inside each other, and of sequences that begin on the same line.
+// It limits the parser's recursion.
 const maxNesting = 16
 
-// secretPrefix begins the text of private keys in the C2SP note format. Errors do not show a line
-// with a private key, because errors end up in logs.
+// secretPrefix begins the text of a private key in the C2SP note format. An error does not show a line with a private
+// key, because errors end up in logs.
 const secretPrefix = "PRIVATE+KEY+"
 
 // Error is an error at a position in a file.
 type Error struct {
 	File         string
-	Line, Column int    // from 1; 0 if the error concerns the whole file
+	Line, Column int    // counted from 1; 0 if the error is about the whole file
 	Msg          string // what is wrong and what to do
 	Source       string // the text of the line, without line break
 	cause        error
 
-	doc    *Document // document and scalar of the value that the error is about, or nil
+	doc    *Document // the document and the scalar of the value that the error is about; doc is nil if there is none
 	scalar scalar
 }
 
@@ -54,7 +54,7 @@ type Document struct {
 	root ast.Node // nil for an empty document
 }
 
-// Parse parses the syntax of a document. file is its name in errors. Every error is an *Error.
+// Parse parses the syntax of a document. file is the name of the document in errors. Every error is an *Error.
 func Parse(file string, src []byte) (doc *Document, err error) {
 	doc = &Document{file: file, src: src}
 	if len(src) > MaxSize {
@@ -81,7 +81,7 @@ func Parse(file string, src []byte) (doc *Document, err error) {
 	return doc, nil
 }
 
-// checkTokens returns an error for YAML features that are not supported.
+// checkTokens returns an error for the first YAML feature in the document that is not supported.
 func (d *Document) checkTokens(tokens token.Tokens) error {
 	flow, entries, line := 0, 0, 0
 	for _, tk := range tokens {
@@ -126,7 +126,7 @@ func (d *Document) Decode(v any) (err error) {
 	if err := yaml.NodeToValue(d.root, v, yaml.Strict()); err != nil {
 		var unknown *yaml.UnknownFieldError
 		if errors.As(err, &unknown) {
-			// The library reports an arbitrary unknown field. Report the first.
+			// The library reports any one of the unknown fields. Report the first one in the file instead.
 			if all := d.Unknown(v); len(all) > 0 {
 				return all[0]
 			}
@@ -136,9 +136,10 @@ func (d *Document) Decode(v any) (err error) {
 	return nil
 }
 
-// Errorf returns an error at the value with the given path: field names and list indexes from the
-// root. If the path does not exist, the error is at the last value of the path that does. A format
-// with %w wraps its error. If that error is a Within, it determines the position in the value.
+// Errorf returns an error at the position of the value with the given path. The path has field names and list indexes,
+// from the root. If the document has no value with this path, the position is that of the last value on the path that
+// exists. A format with %w wraps its error. If the wrapped error is a Within, it determines the position inside the
+// value.
 func (d *Document) Errorf(path []any, format string, args ...any) *Error {
 	node := d.root
 	for _, step := range path {
@@ -186,8 +187,8 @@ func child(node ast.Node, step any) ast.Node {
 	return nil
 }
 
-// first returns the token at which a node begins. The token of a mapping node itself is its first
-// colon.
+// first returns the token at which a node begins. For the node of a mapping, the library returns the first colon
+// instead.
 func first(node ast.Node) *token.Token {
 	switch n := node.(type) {
 	case *ast.MappingNode:
@@ -215,7 +216,7 @@ func (d *Document) at(tk *token.Token, format string, args ...any) *Error {
 	return e
 }
 
-// quoting returns advice on a value that the parser does not read as a string.
+// quoting returns advice for a value that looks like a string but that YAML does not read as one: put it in quotes.
 func quoting(message string) string {
 	if strings.Contains(message, "value is not allowed in this context") {
 		return "; quote the whole of a value that begins with a quote or a bracket, or that has a colon before a space, or " +
@@ -236,8 +237,7 @@ func (d *Document) convert(err error) error {
 	return d.whole("%v", err)
 }
 
-// recovered converts a panic of the YAML library to an error. The library panics on some malformed
-// documents.
+// recovered converts a panic of the YAML library to an error, because the library panics on some malformed documents.
 func (d *Document) recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = d.whole("malformed YAML: %v", r)
