@@ -28,7 +28,7 @@ import (
 	"lazaret/streams"
 )
 
-// approving is a pipeline with people who may resolve holds.
+// approving is a pipeline, with keys of people who may resolve holds in it.
 type approving struct {
 	*pipeline
 	person *nats.Conn // connection of an approver
@@ -45,7 +45,7 @@ func newApproving(t *testing.T, cfg embedded.Config) *approving {
 	return &approving{pipeline: p, person: connect(t, p.data, string(natsserver.RoleApprover)), trust: trust}
 }
 
-// key makes a key and pins it for roles; without roles it is not pinned.
+// key makes a key. If roles are given, it pins the key with these roles.
 func (p *approving) key(name, agent string, roles ...keys.Role) note.Signer {
 	p.t.Helper()
 	private, public, err := keys.Generate(name)
@@ -104,7 +104,8 @@ func signed(t *testing.T, s *approval.Statement, k note.Signer) string {
 	return string(b)
 }
 
-// signature splits a note into its head and its signature's bytes: key hash, then signature.
+// signature splits a signed note. head is the note up to the signature. raw is the decoded signature: the key hash,
+// then the bytes of the signature.
 func signature(t *testing.T, msg string) (head string, raw []byte) {
 	t.Helper()
 	i := strings.LastIndexByte(msg, ' ') + 1
@@ -115,7 +116,7 @@ func signature(t *testing.T, msg string) (head string, raw []byte) {
 	return msg[:i], raw
 }
 
-// resolve sends a signed resolution of a hold.
+// resolve sends a signed resolution of a hold, and returns the answer.
 func (p *approving) resolve(hold, msg string) *streams.ResolveReply {
 	p.t.Helper()
 	subject, err := streams.ResolveSubject("demo", hold)
@@ -150,7 +151,7 @@ func (p *approving) hold(id string) *arbiter.Hold {
 	return &page[0]
 }
 
-// now returns the current verdict on an id.
+// now asks for the proposal with an id again, and returns its current verdict.
 func (p *approving) now(id string) *streams.VerdictEntry {
 	p.t.Helper()
 	return p.decide(&streams.Action{Head: streams.Head{ID: id, Session: "s"}, Tool: "send_email",
@@ -202,7 +203,7 @@ func TestAnApprovalReleasesTheHoldOnceAndTheAgentHearsIt(t *testing.T) {
 		v.Resolved.Reason != "I know the recipient" || v.Answers != "" {
 		t.Errorf("%+v", v)
 	}
-	// The approval is valid for this action, not for its id.
+	// The approval counts for the approved action. Another action with the same id must be held.
 	if v := p.decide(&streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "send_email",
 		Args: jsontext.Value(`{"to":"eve@evil.example"}`)}); v.Verdict == streams.Allow || v.Resolved != nil {
 		t.Errorf("another action under an approved id: %+v", v)
@@ -251,7 +252,7 @@ func TestARejectionIsADenyWithThePersonsReason(t *testing.T) {
 
 func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 	t.Parallel()
-	// Payments need an approval by finance; mail needs one by any approver.
+	// For a payment, the key must have the role approver:finance. For a mail, approver is enough.
 	text := roomyPolicy(t, "tools:\n",
 		"tools:\n  - name: payments\n    tools: [pay_invoice]\n    level: L4\n    approval: {role: approver:finance}\n")
 	p := newApproving(t, embedded.Config{Policy: text})
@@ -277,7 +278,7 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 		want approval.Check
 	}{
 		{"forged", nil, func(v *streams.VerdictEntry) string {
-			// Alice's name and key hash on Mallory's signature.
+			// Mallory's signature, with the name and the key hash of Alice.
 			head, raw := signature(t, signed(t, statementOn(v), unpinned))
 			_, hers := signature(t, signed(t, statementOn(v), alice))
 			copy(raw, hers[:4])
@@ -369,7 +370,7 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 	if rep := p.resolve("h0000000000000000", once); rep.Check != string(approval.CheckHold) {
 		t.Errorf("a hold that there is not: %+v", rep)
 	}
-	// A key that is no longer pinned is not accepted, from that entry on.
+	// After a new trust file without Alice's key is active, an approval by Alice must be refused.
 	v := p.held("last")
 	p.trust = new(keys.Trust)
 	bob := p.key("bob", "", keys.RoleApprover, "approver:finance")
@@ -398,7 +399,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	p.activateTrust()
 	v := p.held("a1")
 	old := signed(t, statementOn(v), alice)
-	// The silent group answers late with an objection.
+	// The group that was silent when the hold was opened answers now, with a finding of its own.
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"hold","alerts":[`+alert("hold", "it smells")+`]`))
 	natstest.Eventually(t, time.Minute, "another revision", func() bool {
 		return p.hold(v.Hold.ID).Revision != v.Hold.Revision
@@ -413,7 +414,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(&h.Verdict), alice)); rep.State != streams.HoldApproved {
 		t.Errorf("of the hold as it is: %+v", rep)
 	}
-	// A late deny is final: no approval is accepted.
+	// The group's late answer is a deny. A deny is final, so an approval must be refused.
 	v = p.held("a2")
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"deny"`))
 	natstest.Eventually(t, time.Minute, "a deny", func() bool { return p.hold(v.Hold.ID).State == streams.HoldDenied })
@@ -486,7 +487,7 @@ func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activateTrust()
-	// A rejected observation holds the session's memory writes.
+	// After a rejected observation, memory writes of the session must be held.
 	p.publish("lz.in.demo.agent.obs.tool", `{"id":"bad","session":"s","content":7}`)
 	rep, err := p.c.Remember(p.ctx, beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m1", Session: "s"},
 		Key: "shoe", Content: "My shoe size is 43"})
@@ -503,8 +504,8 @@ func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
 	}
 }
 
-// TestHoldsAndResolutionsSurviveAndReplay restarts the pipeline, once with the arbiter's cache and once
-// without: the ledger alone gives the same holds.
+// TestHoldsAndResolutionsSurviveAndReplay restarts the pipeline twice: with the state of the arbiter, and after this
+// state was deleted. Both times, the holds must be the same as before the restart.
 func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
@@ -563,7 +564,7 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 		if is := snapshot(p); is != was {
 			t.Errorf("wiped %t: the holds were\n%s\nand are\n%s", wipe, was, is)
 		}
-		// A used approval cannot be used again, also with a rebuilt cache.
+		// An approval that was used must not count a second time, even after the arbiter's state was built anew.
 		if rep := p.resolve(done.Hold.ID, once); rep.Check != string(approval.CheckReplayed) {
 			t.Errorf("wiped %t: %+v", wipe, rep)
 		}
@@ -591,10 +592,10 @@ func TestTooManyOpenHoldsAreDenied(t *testing.T) {
 	if rep := p.resolve(first.Hold.ID, signed(t, statementOn(first), alice)); rep.State != streams.HoldApproved {
 		t.Fatalf("%+v", rep)
 	}
-	p.held("a4") // the limit of open holds is no longer reached
+	p.held("a4") // with one hold resolved, the number of open holds is below the limit again
 }
 
-// TestHoldsFromTheCommandLine resolves holds with real processes, like a person.
+// TestHoldsFromTheCommandLine resolves holds as a person does, with the commands and real processes.
 func TestHoldsFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
@@ -617,7 +618,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	hold := id(out)
-	// Pinned in the file, but not active yet.
+	// The key is in the trust file, but this file is not active yet. So the approval must be refused.
 	if out, code := command(t, data, "holds", "approve", hold, "--key", key); code != 2 ||
 		!strings.Contains(out, "LZ404") || !strings.Contains(out, "not pinned") {
 		t.Errorf("exit %d: %s", code, out)
@@ -649,7 +650,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	if out, code := ask("m2"); code != 11 || !strings.Contains(out, "not him") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	// Three similar holds share a line, also after a restart.
+	// holds ls must list three similar holds on one line, also after a restart.
 	for _, id := range []string{"m3", "m4", "m5"} {
 		ask(id)
 	}
@@ -660,8 +661,8 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 		!strings.Contains(out, "similar holds") {
 		t.Errorf("%s", out)
 	}
-	// Similar holds need one command and one signature each. The command is refused if there are other
-	// holds than the person saw.
+	// One command approves all similar holds, with one signature for each. It must be refused if their number is not
+	// the one that the person gave.
 	one := ""
 	for _, f := range strings.Fields(out) {
 		if len(f) == 17 && f[0] == 'h' {
@@ -683,7 +684,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", id, code, out)
 		}
 	}
-	// An edit replaces the hold and needs its own approval.
+	// An edited action must get a hold of its own. The hold of the original action is cancelled.
 	out, _ = command(t, data, "decide", "send_email", "--id", "m7", "--args", `{"to":"bob@example.org","body":"x"}`)
 	was := id(out)
 	out, code = command(t, data, "holds", "edit", was, "--args", `{"to":"carol@example.org","body":"x"}`, "--id", "m8")

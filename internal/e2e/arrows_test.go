@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTheHookStaysSmall checks that the program which a host starts for each tool call links no
-// packages that are slow to start.
+// TestTheHookStaysSmall checks that lazaret-hook links no packages that make its start slow. A host starts this program
+// for each tool call.
 func TestTheHookStaysSmall(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", "lazaret/cmd/lazaret-hook").Output()
@@ -49,8 +49,8 @@ func TestTheDomainLinksNoNATS(t *testing.T) {
 	}
 }
 
-// TestArrowsPointOneWay checks the drawing in docs/architecture.md: domain packages import neither NATS
-// nor stages nor commands.
+// TestArrowsPointOneWay checks the rules for imports in docs/architecture.md. One of them: domain packages import
+// neither NATS nor stages nor commands.
 func TestArrowsPointOneWay(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .Imports " "}}`, "lazaret/...").Output()
@@ -111,7 +111,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 	}
 }
 
-// TestEveryPackageHasADocFile: the package comment stands in doc.go, where a reader looks.
+// TestEveryPackageHasADocFile checks that the package comment is in doc.go, where a reader looks for it.
 func TestEveryPackageHasADocFile(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .GoFiles " "}}: {{.Doc}}`, "lazaret/...").Output()

@@ -21,8 +21,9 @@ import (
 
 var urlIn = regexp.MustCompile(`http://[0-9.:]+/`)
 
-// TestTheLogConvictsAsAPersonUsesIt runs the commands of an auditor on a live pipeline: a witness,
-// proofs, serving, a change of key, and at the end an old log in place of the newer one.
+// TestTheLogConvictsAsAPersonUsesIt runs an auditor's commands on a running pipeline: a witness, proofs, serving the
+// log, and a change of the key. At the end an old copy of the log takes the place of the newer one, and the commands
+// must notice it.
 func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -47,7 +48,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	expect(0, "witnesses vouch for", "audit", "verify")
 	expect(0, "it extends the", "audit", "verify")
 
-	// A proof of an event that proves nothing else.
+	// The proof of an event must show the event and nothing about other events.
 	var p struct{ Type, Payload string }
 	proof := filepath.Join(dir, "first.tlog-proof")
 	expect(0, "proven in", "audit", "prove", "first", "--payload", "-o", proof)
@@ -66,7 +67,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	expect(2, "the proof is invalid", "audit", "prove", "--check", forged)
 	expect(1, "no entry", "audit", "prove", "unknown")
 
-	// The served log equals the log on disk.
+	// The log that is served must be equal to the log on disk.
 	s := start(t, "served at", "lazaret", "audit", "serve", "--data", data, "--listen", "127.0.0.1:0")
 	url := urlIn.FindString(s.output())
 	expect(0, "EQUAL", "audit", "compare", url)
@@ -85,7 +86,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	expect(1, "stop the auditor", "audit", "rotate")
 	expect(1, "leave out --offline", "audit", "verify", "--offline")
 	expect(1, "give the URL", "audit", "compare", filepath.Join(data, "audit"), url)
-	// Only the checkpoint is written to standard output.
+	// audit head must write nothing but the checkpoint to standard output.
 	head, err := exec.Command(filepath.Join(bin, "lazaret"), "audit", "head", "--data", data).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	s.interrupt()
 	up.interrupt()
 
-	// Offline: keep a copy, and replace the key.
+	// While the pipeline is stopped, the test copies the log and replaces the auditor's key.
 	audit := filepath.Join(data, "audit")
 	old := filepath.Join(dir, "old")
 	if err := os.CopyFS(old, os.DirFS(audit)); err != nil {
@@ -131,7 +132,8 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	w.interrupt()
 }
 
-// tampered makes a log with a different leaf 7, signed with another key, and returns its folder.
+// tampered makes a copy of the log with a different leaf 7, signed with the key in the data folder. It returns the
+// copy's folder.
 func tampered(t *testing.T, data, dir string) string {
 	t.Helper()
 	out := filepath.Join(dir, "tampered")

@@ -20,8 +20,8 @@ import (
 	"lazaret/streams"
 )
 
-// newSmallFleet runs the daemons as separate processes on a server whose intake has a low limit per
-// agent.
+// newSmallFleet runs a server and the daemons as separate processes. The intake accepts only perSubject waiting
+// messages of one agent.
 func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -47,8 +47,8 @@ func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 	return f
 }
 
-// While any stage is stopped, acknowledged events are kept and refused publishers get an error. When
-// the stage continues, everything catches up automatically.
+// One stage after the other is stopped for a time. Meanwhile acknowledged events must not be lost, and publishers that
+// are refused must get an error. When the stage runs again, all events must be processed without help from a person.
 func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 		t.Fatalf("%+v, %v", rep, err)
 	}
 
-	// Ingest: the intake fills to its limit, and the next publish is refused.
+	// With ingest stopped, the intake fills up to its limit. The next publish must be refused.
 	f.procs["ingest"].signal(syscall.SIGSTOP)
 	n := 0
 	var refusal error

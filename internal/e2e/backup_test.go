@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// Backups are taken under load, to a folder and to one file. A restored pipeline has the same root,
-// knows every earlier verdict, verifies, and continues.
+// Backups are made while events come in, one to a folder and one to a file. A pipeline that is restored from a backup
+// must have the same root of the log and the earlier verdicts. Its log must verify, and it must accept new events.
 func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -139,7 +139,7 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	}
 }
 
-// backUp makes a backup, and returns the size and root of its log.
+// backUp makes a backup, and returns the size and the root of the log in it.
 func backUp(t *testing.T, data, to string) (size int64, root string) {
 	t.Helper()
 	out := must(t, data, "backup", to, "--without-keys")
@@ -150,7 +150,7 @@ func backUp(t *testing.T, data, to string) (size int64, root string) {
 	return size, root
 }
 
-// sameRoot checks the log of a restored data folder.
+// sameRoot checks that the log of a restored data folder has the given size and root.
 func sameRoot(t *testing.T, data string, size int64, root string) {
 	t.Helper()
 	master, err := datafolder.ReadMasterKey(data)

@@ -16,9 +16,9 @@ import (
 	"lazaret/streams"
 )
 
-// Every process is killed in turn while batches of observations come in. Each event of a batch is in the
-// ledger once, and is judged as without kills. A malformed one is rejected by itself. Other projects have
-// their verdicts.
+// Batches of observations come in while one process after the other is killed. Each event of a batch must be in the
+// ledger once, with the same judgment as without kills. Only the malformed event of a batch must be rejected. Other
+// projects must get their verdicts.
 func TestKillingProcessesDuringAFloodOfBatchesLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -35,7 +35,7 @@ func TestKillingProcessesDuringAFloodOfBatchesLosesAndDoublesNothing(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The flood: each window of batches is repeated until it is acknowledged.
+	// The flood publishes one batch after the other. It repeats a batch until the batch is acknowledged.
 	var acked atomic.Int64
 	flooded := make(chan error, 1)
 	ctx, stop := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -58,7 +58,7 @@ func TestKillingProcessesDuringAFloodOfBatchesLosesAndDoublesNothing(t *testing.
 		}
 		flooded <- nil
 	}()
-	// Other projects, in the flood's partition and in another one, ask meanwhile.
+	// Meanwhile two other projects ask for verdicts, one in the flood's partition and one in another partition.
 	p := &pipeline{t: t, data: f.data}
 	type asker struct {
 		project  string
@@ -79,7 +79,7 @@ func TestKillingProcessesDuringAFloodOfBatchesLosesAndDoublesNothing(t *testing.
 			for i := 0; asking.Err() == nil; i++ {
 				action := &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"}, Tool: "read_file"}
 				rep, err := c.Decide(asking, action)
-				for err != nil && asking.Err() == nil { // the same proposal, until it has a verdict
+				for err != nil && asking.Err() == nil { // repeat the same proposal until it has a verdict
 					rep, err = c.Decide(asking, action)
 				}
 				if asking.Err() != nil {
@@ -165,7 +165,8 @@ func TestKillingProcessesDuringAFloodOfBatchesLosesAndDoublesNothing(t *testing.
 
 func poisoned(i int) bool { return i%29 == 7 }
 
-// floodBatch returns a batch of observations, some of them poisoned, with a malformed event in the middle.
+// floodBatch returns a message with a batch of observations. Some of them are poisoned, and one event in the middle is
+// malformed.
 func floodBatch(b, size int) *nats.Msg {
 	var events []string
 	for i := b * size; i < (b+1)*size; i++ {

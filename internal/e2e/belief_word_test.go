@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// belief returns a belief as operators see it.
+// belief returns a belief in the form in which operators see it.
 func (p *approving) belief(id string) *ingest.Belief {
 	p.t.Helper()
 	var page ingest.BeliefsAnswer
@@ -33,7 +33,7 @@ func (p *approving) belief(id string) *ingest.Belief {
 	return &page.Beliefs[0]
 }
 
-// findings returns the keys of the findings because of which recalls withhold a belief.
+// findings returns the keys of the findings on a belief that make recalls leave it out.
 func (p *approving) findings(id string) (out []string) {
 	p.t.Helper()
 	b := p.belief(id)
@@ -49,7 +49,8 @@ func (p *approving) findings(id string) (out []string) {
 	return out
 }
 
-// say sends an attestation on a belief's current revision. A confirmation clears the findings.
+// say sends a signed attestation of a belief: the decision d, for the belief's current revision. If d is a
+// confirmation, findings are the keys of the findings that it clears.
 func (p *approving) say(id string, d approval.Decision, by note.Signer, findings ...string) *streams.ResolveReply {
 	p.t.Helper()
 	b := p.belief(id)
@@ -117,7 +118,7 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	if n := len(p.entries(streams.TypeConfirmation)); n != 2 {
 		t.Errorf("%d words are in the ledger", n)
 	}
-	// After the rejection it is quarantined, also when it is written again.
+	// After the rejection, the belief is not served. Writing the same text again must be denied.
 	if rep := p.say(id, approval.RejectBelief, alice); rep.Error != nil {
 		t.Fatalf("%+v", rep)
 	}
@@ -134,9 +135,9 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	}
 }
 
-// A person quarantines a belief that open holds depend on. This changes the revision of these holds. The
-// agent gets the new revision, the list shows it, and an approval of the earlier revision releases
-// nothing.
+// Two open holds depend on a belief, and a person quarantines the belief. Each hold must then get a new revision, with
+// the quarantine as a reason. The agent must be told, holds ls must show it, and an approval of the earlier revision
+// must release nothing.
 func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -158,7 +159,7 @@ func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
 	if rep := p.say(id, approval.Quarantine, alice); rep.Error != nil {
 		t.Fatalf("%+v", rep)
 	}
-	// The feed may still hold the holds as they were opened.
+	// The agent's feed may first deliver the holds in the state in which they were opened.
 	for revised := make(map[string]bool); len(revised) < len(holds); {
 		m, err := heard.NextMsg(10 * time.Second)
 		if err != nil {

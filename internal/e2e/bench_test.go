@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Figures need an idle machine. This test only checks that a separate client reports them.
+// Useful figures need an idle machine. So this test checks only that bench decide, with its client in a process of its
+// own, reports figures.
 func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
 	long(t)
 	t.Parallel()

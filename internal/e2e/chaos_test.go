@@ -8,7 +8,7 @@ import (
 	"lazaret/internal/chaos"
 )
 
-// The long form is `lazaret chaos --kills 200`.
+// A short run of lazaret chaos. The long form is `lazaret chaos --kills 200`.
 func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -39,7 +39,8 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 		rep.FullDisks, rep.HalfBlocks, rep.Answers)
 }
 
-// Processes that decide jointly pass the same checks, and most of their verdicts are joint.
+// The processes decide jointly here. They must pass the same checks as separate ones, and most of their verdicts must
+// be in joint frames.
 func TestChaosOfJointDecisionsEndsWithAnAccountInOrder(t *testing.T) {
 	long(t)
 	for processes, drills := range map[string]string{"pair": "overlap:stages,stray:stages", "up": ""} {

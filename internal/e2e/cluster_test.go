@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// cluster is three nats-servers and two processes of each daemon.
+// cluster is a cluster of three NATS servers, with two processes of each daemon.
 type cluster struct {
 	*fleet
 	confs map[string]string
@@ -77,8 +77,8 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// awaitReplicas waits until all three replicas of the streams are current again after a server
-// restarted. Until then the streams need both other servers.
+// awaitReplicas waits until all three replicas of each stream are up to date after a server was restarted. Before that,
+// the next kill of a server would stop the stream.
 func (c *cluster) awaitReplicas(js jetstream.JetStream) {
 	c.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -112,7 +112,7 @@ func (c *cluster) awaitReplicas(js jetstream.JetStream) {
 	}
 }
 
-// said returns the last output of each process.
+// said returns the last lines of output of each process.
 func (c *cluster) said() string {
 	var b strings.Builder
 	for _, name := range c.names {
@@ -125,17 +125,17 @@ func (c *cluster) said() string {
 	return b.String()
 }
 
-// Limits on the time without verdicts. Streams whose leader was killed wait for an election:
-// nats-server begins one 4 to 9 s after the last message of the leader (raft.go,
-// minElectionTimeoutDefault and maxElectionTimeoutDefault), which cannot be configured. A pipeline
-// needs the leaders of two streams and of JetStream.
+// The maximum times without verdicts after a kill. A stream whose leader was killed is not available until an election
+// has ended: nats-server begins one 4 to 9 s after the last message of the leader (raft.go, minElectionTimeoutDefault
+// and maxElectionTimeoutDefault), which cannot be configured. A pipeline needs the leaders of two streams and of
+// JetStream.
 const (
 	daemonResumes = 5 * time.Second
 	serverResumes = 30 * time.Second
 )
 
-// After a kill of any server or daemon of a cluster, nothing is lost and verdicts resume: within five
-// seconds after the kill of a daemon, after an election after the kill of a server.
+// One server or daemon of a cluster after the other is killed. Nothing must be lost. Verdicts must resume within five
+// seconds after the kill of a daemon, and after an election if a server was killed.
 func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
 	long(t)
 	if testing.Short() {
@@ -152,16 +152,16 @@ func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
 			t.Fatalf("stream %s: %v, %+v", name, err, st)
 		}
 	}
-	// One id for all tries of a proposal, as clients do it: new actions would wait behind those of the
-	// earlier tries.
+	// The client repeats a proposal with the same id until it has a verdict. With a new id, it would have to wait
+	// behind the earlier tries.
 	asker, err := client.New(connect(t, c.data, "agent"), "demo", "agent",
 		client.WithRetry(client.Retry{Tries: 1000, First: 20 * time.Millisecond, Most: 200 * time.Millisecond,
 			Each: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// So few events wait at a time that a slow machine judges them within seconds. The test measures
-	// the recovery, not a queue.
+	// Only a few events wait at a time, so that even a slow machine judges them within seconds. So the measured time is
+	// that of the recovery, not that of a queue.
 	const each = 100
 	total := each * (len(c.names) + 1)
 	l := startLoadOf(t, connect(t, c.data, "agent"), total, each/2, each)

@@ -11,7 +11,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// A separate console process serves with the pipeline's data folder and a TCP connection to the server.
+// The console runs as a separate process. It has the pipeline's data folder and a TCP connection to a NATS server that
+// the user runs.
 func TestTheConsoleServesInFrontOfANATSOfOnesOwn(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid runs the probe on texts of each side, and on
-// some lines of each corpus if the corpora are beside the repository.
+// TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid runs the containment probe on some texts that users said and
+// some that an agent read. If the corpora are beside the repository, it also uses some lines of each.
 func TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid(t *testing.T) {
 	if x := r.Total.Ways[containment.Excerpt]; x.N == 0 || r.Total.Planned.N == 0 {
 		t.Errorf("no excerpt was pasted or no note taken: %+v", r.Total)
 	}
-	// On a busy machine one of a few texts may be missed because of a late verdict.
+	// On a busy machine a verdict may come too late. So one of a few texts may be missed.
 	if u, x := r.Total.Users, r.Total.External; u.Hits < u.N-u.N/20-1 || x.Hits < x.N-x.N/20-1 {
 		t.Errorf("user %+v, read %+v: %+v", u, x, r.Missed)
 	}

@@ -16,8 +16,8 @@ import (
 	"lazaret/internal/part"
 )
 
-// place describes where a deployment runs one program: its folders, mapped to folders of the test, and
-// its user.
+// place describes how a deployment runs one program: its arguments, its user, and its folders. Each folder of the
+// deployment is mapped to a folder of the test.
 type place struct {
 	name    string
 	program string
@@ -25,7 +25,7 @@ type place struct {
 	folders map[string]string // path in the deployment → path here
 }
 
-// shown replaces the deployment's folders in the arguments, longer paths first.
+// shown returns the arguments with the test's folders in the place of the deployment's. It replaces longer paths first.
 func (p *place) shown() []string {
 	names := make([]string, 0, len(p.folders))
 	for n := range p.folders {
@@ -47,7 +47,7 @@ func (p *place) shown() []string {
 	return out
 }
 
-// as makes a command run as an unprivileged user, if the test runs as root.
+// as makes a command run as an unprivileged user. It only does so if the test runs as root.
 func as(user uint32, c *exec.Cmd) {
 	c.Env = []string{"HOME=/nonexistent", "PATH=/usr/bin:/bin"}
 	if os.Getuid() == 0 {
@@ -55,7 +55,7 @@ func as(user uint32, c *exec.Cmd) {
 	}
 }
 
-// give makes a user the owner of a folder, which is read-only unless write is set.
+// give makes a user the owner of a folder. The folder is read-only unless write is set.
 func give(t *testing.T, dir string, user uint32, write bool) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -84,8 +84,8 @@ func give(t *testing.T, dir string, user uint32, write bool) {
 	}
 }
 
-// The daemons run as configured in deploy/: each as its own user, with its own read-only part of the
-// data folder and a folder for its state. Users of other daemons cannot read the part.
+// The daemons run as configured in deploy/. Each has a user, a read-only part of the data folder, and a folder for its
+// state. The users of other daemons must not be able to read the part.
 func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 	long(t)
 	root := t.TempDir()
@@ -128,7 +128,8 @@ func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 			give(t, state, n, true)
 			p := placeOf(t, kind, stage, dir, state)
 			if stage == "trim" {
-				// No entry is old enough: the command reads the log, asks the auditor and ends.
+				// All entries are too young to be trimmed. So the command reads the log, asks the auditor and reports
+				// that there is nothing to trim.
 				args := slices.DeleteFunc(p.shown(), func(a string) bool { return a == "--every" || a == "24h" })
 				trim := exec.Command(filepath.Join(bin, p.program), args...)
 				as(n, trim)
@@ -152,7 +153,7 @@ func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 	}
 }
 
-// placeOf reads how a deployment runs a daemon or the trim job.
+// placeOf reads from the files of a deployment how it runs a daemon or the job that trims the ledger.
 func placeOf(t *testing.T, kind, stage, dir, state string) *place {
 	t.Helper()
 	p := &place{name: stage, program: stage, folders: map[string]string{"/lz": dir, "/state": state}}
@@ -210,7 +211,7 @@ func placeOf(t *testing.T, kind, stage, dir, state string) *place {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Each auditor has a key of its own.
+		// The secret has a key for each of two auditors. Compare only the files for the first one.
 		c.Items = slices.DeleteFunc(c.Items, func(f string) bool { return strings.HasPrefix(f, "own/auditor-1/") })
 		for i, f := range c.Items {
 			c.Items[i] = strings.TrimPrefix(f, "own/auditor-0/")
@@ -223,7 +224,7 @@ func placeOf(t *testing.T, kind, stage, dir, state string) *place {
 	return p
 }
 
-// systemd parses the units as on a machine with the programs.
+// systemd-analyze must accept the units on a machine that has the programs.
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -236,7 +237,8 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := strings.ReplaceAll(string(b), "/usr/local/bin/", bin+"/")
-		// An instance with a unit file of its own does not use %i.
+		// The unit lazaret@.service is written as a unit for ingest, with a file of its own. So %i must be replaced by
+		// the name.
 		if to != from {
 			text = strings.ReplaceAll(text, "%i", "ingest")
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The files in deploy/ are valid YAML, and every program and flag in them exists.
+// The files in deploy/ must be valid YAML, and every program and flag in them must exist.
 func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 	t.Parallel()
 	help := map[string]string{}
@@ -86,7 +86,8 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Without this, systemd gives up after five quick failures. A trim waits a minute before it starts again.
+		// A unit with Restart=always needs StartLimitIntervalSec=0, because systemd otherwise gives up after five quick
+		// failures. The units that trim wait a minute before a restart, so they do not need it.
 		if s := string(b); strings.Contains(s, "Restart=always") && !strings.Contains(s, "RestartSec=60s") &&
 			!strings.Contains(s, "\nStartLimitIntervalSec=0\n") {
 			t.Errorf("%s: systemd limits its starts", file)
@@ -99,7 +100,7 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 	}
 }
 
-// container is how a pod runs its program.
+// container is the part of a Kubernetes file that says how a pod runs its program.
 type container struct {
 	Command []string `yaml:"command"`
 	Args    []string `yaml:"args"`

@@ -20,7 +20,7 @@ var (
 	earlier  = flag.String("earlier", "", "the folder of that version's lazaret")
 )
 
-// expected is the content of a fixture's expectedFile, written by the version that made the fixture.
+// expected is the content of the file expectedFile in a fixture. The version that made the fixture wrote it.
 type expected struct {
 	Size  int64             `json:"size"` // of the log
 	Root  string            `json:"root"`
@@ -34,7 +34,7 @@ type mailed struct {
 	Entry *streams.VerdictEntry `json:"entry"`
 }
 
-// mail asks for a verdict on a mail.
+// mail asks for a verdict on sending a mail.
 func mail(t *testing.T, data, id, to string) (v mailed) {
 	t.Helper()
 	out, _ := command(t, data, "decide", "send_email", "--json", "--id", id, "--args",
@@ -45,12 +45,13 @@ func mail(t *testing.T, data, id, to string) (v mailed) {
 	return v
 }
 
-// Before a format changes, the version with the previous format makes a fixture:
+// Fixtures are data folders of earlier formats. Before a format changes, make one with the version that still has the
+// old format:
 //
 //	go test ./internal/e2e -run MakeADataFolder -args -earlier DIR -make-data $PWD/data-STATEFORMAT.tar.gz
 //
-// Each stage stores the rules for each partition, encrypted: 9 MB for the shipped ones. So build that
-// version with provenance/instruction.yaml as its only rules and a policy with one tool.
+// Each stage stores the rules for each partition, encrypted. With the shipped rules, that is 9 MB. So build the version
+// with provenance/instruction.yaml as its only rules and a policy with one tool.
 func TestMakeADataFolder(t *testing.T) {
 	if *makeData == "" {
 		return
@@ -96,8 +97,9 @@ func TestMakeADataFolder(t *testing.T) {
 	}
 }
 
-// The ledger of each fixture was trimmed after its first two mails, so only the state and the log have
-// their verdicts and the page that named eve.
+// The current version must start with the data folder of an earlier format, and must know its verdicts. The ledger of
+// each fixture was trimmed after its first two mails. So only the state and the log still have the verdicts on them,
+// and the page that named eve.
 func TestADataFolderOfAnEarlierFormatStartsAndGoesOn(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -23,7 +23,7 @@ import (
 
 const card = "4111 1111 1111 1111"
 
-// remember writes a memory, which must be allowed, and returns its belief.
+// remember writes a memory and returns the id of its belief. The verdict must be allow.
 func (p *pipeline) remember(origin beliefs.Origin, id, content string) string {
 	p.t.Helper()
 	rep, err := p.c.Remember(p.ctx, origin, &streams.Memory{Head: streams.Head{ID: id, Session: "s"}, Content: content,
@@ -51,7 +51,7 @@ func (p *pipeline) recall(id, query string) (*streams.Reply, map[string]streams.
 	return rep, items
 }
 
-// proposed waits for the entry of an event.
+// proposed waits until an event is in the ledger, and returns the ledger sequence of its entry.
 func (p *pipeline) proposed(typ streams.Type, id string) (seq uint64) {
 	p.t.Helper()
 	natstest.Eventually(p.t, 10*time.Second, "the proposal in the ledger", func() bool {
@@ -68,7 +68,7 @@ func (p *pipeline) proposed(typ streams.Type, id string) (seq uint64) {
 func TestWhatIsRecalledIsMaskedAndAnnotated(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
-	// Written by the operator: others' memories with a card number are held.
+	// Origin system, because a memory with a card number from any other origin is held.
 	secret := p.remember("system", "m1", "My booking card is "+card+", write to ana@home.example about it.")
 	plain := p.remember("user", "m2", "The booking opens on Monday.")
 	page := p.remember("web", "m3", "The booking desk is closed on Sunday.")
@@ -89,14 +89,14 @@ func TestWhatIsRecalledIsMaskedAndAnnotated(t *testing.T) {
 		!slices.Equal(it.Effects, []string{"annotate"}) {
 		t.Errorf("the page: %+v", it)
 	}
-	// The verdict's entry records the effects, and the recall's entry the original memory.
+	// The entry of the verdict must have the effects, and the entry of the recall the unmasked memory.
 	if len(rep.Entry.Texts) != 2 {
 		t.Errorf("the entry says %+v", rep.Entry.Texts)
 	}
 	if es := p.entries(streams.TypeRecall); len(es) != 1 || !strings.Contains(string(es[0].Body), card) {
 		t.Errorf("%d recall entries", len(es))
 	}
-	// A repeat is answered from the same entries.
+	// A repeat of the recall must return the same texts, from the same entries.
 	_, again := p.recall("r1", "booking")
 	for id, it := range items {
 		if again[id].Content != it.Content {
@@ -121,7 +121,8 @@ func wish(rule, effect, subject, message string) string {
 func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	long(t)
 	t.Parallel()
-	// Without the rules that prevent storing a card number, as in an older memory.
+	// The rule set lacks the rules that hold memories with a card number. So such a memory can be in the store, as if
+	// it were older than these rules.
 	p := newPipeline(t, embedded.Config{Rules: provenanceOnly(t), Policy: roomyPolicy(t, "groups: [core]",
 		`groups: [core, {name: judge, digest: "external:judge-v1", deadline: 20s}]`)})
 	j := newJudge(t, p, "judge")
@@ -146,8 +147,8 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	}
 	alerts := func(as ...string) string { return `,"verdict":"allow","alerts":[` + strings.Join(as, ",") + `]` }
 
-	// All three effects on one item, in any order of the requests; the annotations of core and the
-	// judge are one.
+	// Several alerts ask for all three effects on the same item. The effects must be applied in a fixed order, whatever
+	// the order of the alerts.
 	v := recall("r1", alerts(wish("a", "spotlight", page, "x"), wish("b", "annotate", page, "Mind the judge, and "+card),
 		wish("c", "mask", page, "x"), wish("d", "spotlight", page, "x")))
 	if v.Verdict != streams.Allow || strings.Contains(fmt.Sprintf("%+v", v.Texts), card) {
@@ -175,7 +176,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 		t.Errorf("what nobody named: %+v", it)
 	}
 
-	// An alert that names no item of the recall applies to all.
+	// An alert that names no item of the recall must have its effect on all items.
 	recall("r2", alerts(wish("a", "spotlight", "", "x")))
 	recall("r3", alerts(wish("a", "mask", "bnobody", "x")))
 	for id, effect := range map[string]string{"r2": "spotlight", "r3": "mask"} {
@@ -186,7 +187,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 			}
 		}
 	}
-	// Shadow has no effect. An unknown effect counts as hold, also on a text that is not served.
+	// An alert in shadow mode must have no effect. An unknown effect must hold the recall.
 	recall("r4", alerts(strings.Replace(wish("a", "spotlight", mine, "x"), "enforce", "shadow", 1)))
 	if _, items := p.recall("r4", "booking"); items[mine].Effects != nil {
 		t.Errorf("in shadow mode: %+v", items[mine])
@@ -197,7 +198,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	if rep, items := p.recall("r5", "booking"); rep.Verdict != streams.Hold || len(items) != 0 {
 		t.Errorf("an unknown effect hands out %+v", items)
 	}
-	// A late effect is stored for repeats and reported.
+	// An effect that comes after the verdict must be applied to repeats of the recall, and must be reported.
 	seq := p.proposed(streams.TypeRecall, "r4")
 	j.publish("judge", "assessment", seq, assess(alerts(wish("late", "spotlight", page, "x"))))
 	if v := j.verdict(seq, 3); !v.Late || v.Verdict != streams.Allow || len(v.Reasons) != 0 {
@@ -212,7 +213,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	if v := j.verdict(seq, 1); v.Verdict != streams.Hold {
 		t.Errorf("mask on an action: %+v", v)
 	}
-	// A text effect marks no belief as bad.
+	// An alert with an effect on a text must not make later actions with the belief fail.
 	seq = j.ask("act2", "read_file")
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"allow"`))
 	if v := j.verdict(seq, 1); v.Verdict != streams.Allow {
@@ -231,7 +232,7 @@ func TestLearnModeRecordsEffectsOnTextAndAppliesNone(t *testing.T) {
 	}
 }
 
-// provenanceOnly returns the shipped rule set with a core that has only one pack.
+// provenanceOnly returns the shipped rule set with only one pack in the group core.
 func provenanceOnly(t *testing.T) []byte {
 	t.Helper()
 	fsys := fstest.MapFS{}
@@ -295,7 +296,7 @@ func TestRulesAndArbiterReadAnEffectAlike(t *testing.T) {
 	}
 }
 
-// ruleFS returns a rule set of one group, with an exception for the rule r-excepted if it is present.
+// ruleFS returns a rule set with one group. It has an exception for the rule r-excepted if rule is this rule.
 func ruleFS(rule string) fstest.MapFS {
 	fsys := fstest.MapFS{
 		"groups.yaml": {Data: []byte("groups:\n  core: [p]\n")},

@@ -19,8 +19,9 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOfIt verifies real evidence
-// with a program that was written from docs/evidence.md and imports none of our packages.
+// TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOfIt verifies real evidence with an
+// independent program. The program was written from docs/evidence.md and imports none of Lazaret's packages. It must
+// accept the evidence and refuse each changed form of it.
 func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOfIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -84,7 +85,7 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 		return string(out), 0
 	}
 
-	// Of the session, and of the verdict alone.
+	// Evidence of one proposal, and evidence of a whole session.
 	var file string
 	for name, of := range map[string]string{"proposal": "m1", "session": "s1"} {
 		file = filepath.Join(dir, name+".json")
@@ -140,7 +141,8 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	}
 
 	forged := filepath.Join(dir, "forged.json")
-	// Encoded again without a change, it verifies, so the refusals are due to the changes.
+	// The verifier must accept the file after it was decoded and encoded again. So it refuses the changed files because
+	// of the changes.
 	var same any
 	if err := json.Unmarshal(b, &same); err != nil {
 		t.Fatal(err)
@@ -168,7 +170,7 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 		t.Errorf("there are only %d changes", n)
 	}
 
-	// The proofs of a report are complete too.
+	// The proofs in a report must have everything that the verifier needs.
 	report := filepath.Join(dir, "report")
 	must(t, data, "report", "s1", "-o", report)
 	proofs, err := filepath.Glob(filepath.Join(report, "proofs", "*.tlog-proof"))
@@ -187,9 +189,9 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	}
 }
 
-// eachChange calls fn with a JSON document that was changed in one place: each string in its first,
-// middle and last character, each number, each member removed, renamed or added, each element removed,
-// duplicated or swapped with the next.
+// eachChange calls fn with copies of a JSON document. Each copy has one change: a string has another first, middle or
+// last character; a number is different; a member is removed, renamed or added; or an element is removed, duplicated or
+// swapped with the next one.
 func eachChange(t *testing.T, doc []byte, fn func(what string, changed []byte)) {
 	t.Helper()
 	var root any

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// benign returns call i of an agent's day: reads, drafts and changes of its own project. None of them
-// follows an instruction that was read.
+// benign returns the i-th call of a harmless agent: it reads, drafts and changes files of its own project. None of the
+// calls follows an instruction that the agent has read.
 func benign(i int) (tool, args string) {
 	switch i % 12 {
 	case 0:
@@ -46,7 +46,7 @@ func benign(i int) (tool, args string) {
 	return "add_event", fmt.Sprintf(`{"title":"Review %d","at":"2026-11-2%dT10:00:00Z"}`, i, i%10)
 }
 
-// host is an agent's host program against a pipeline that may be restarted.
+// host is the host program of an agent. The pipeline may be restarted while it runs.
 type host struct {
 	t *testing.T
 	c *client.Client
@@ -84,8 +84,8 @@ func (h *host) reads(session, id, text string) {
 	}
 }
 
-// servesPoison checks that the call which serves the poison is held, and that a path leads from it to
-// the place where the poison was read.
+// servesPoison checks that the action for which the poisoned text asks is held, and that its lineage has a path to the
+// place where the text was read.
 func servesPoison(t *testing.T, what string, v *streams.VerdictEntry) {
 	t.Helper()
 	if v.Verdict == streams.Allow {
@@ -133,7 +133,7 @@ func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
 	}
 	servesPoison(t, "with no decision declared", h.decide(serve("s", "eve@evil.example")))
 	servesPoison(t, "in another session", h.decide(serve("other", "eve@evil.example")))
-	// A decision that cites nothing bad does not change that.
+	// The action must still be held if it names a decision that cites no belief.
 	if _, err := h.c.Publish(h.ctx(), streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s"},
 		Decision: beliefs.Decision{Summary: "The owner has moved.", CitesNone: true}}); err != nil {
 		t.Fatal(err)
@@ -153,22 +153,23 @@ func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
 	}
 }
 
-// heard returns a pipeline with a judge that the policy does not require.
+// heard returns a pipeline with a sentinel group named judge. The policy does not require this group, but its alerts
+// count.
 func heard(t *testing.T) (*pipeline, *judge) {
 	t.Helper()
 	p := newPipeline(t, embedded.Config{})
 	return p, newJudge(t, p, "judge")
 }
 
-// onBelief returns an alert of the judge on a belief, with its effect.
+// onBelief returns an alert of the group judge on a belief, with the given effect.
 func onBelief(kind, id, effect string) string {
 	return strings.NewReplacer(`"kind":"action","id":"x"`, fmt.Sprintf(`"kind":%q,"id":%q`, kind,
 		id)).Replace(alert(effect, "taken from a forged page"))
 }
 
-// TestAnAlertOnABeliefFollowsIt covers actions that depend on a belief that was found bad long after
-// its ingestion, by any agent, at any time and in any session. Actions that do not depend on it are not
-// held.
+// TestAnAlertOnABeliefFollowsIt checks that actions are held if they depend on a belief that was found bad long after
+// it was stored. The actions come from several agents and sessions. Actions that do not depend on the belief must not
+// be held.
 func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 	t.Parallel()
 	p, j := heard(t)
@@ -242,8 +243,8 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 	}
 }
 
-// TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt covers the lineage of arguments: content that
-// was only read in the session is not named.
+// TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt raises alerts on texts that were read in a session. A verdict on
+// an action must name such an alert only if an argument of the action comes from the text.
 func TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt(t *testing.T) {
 	long(t)
 	t.Parallel()

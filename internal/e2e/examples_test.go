@@ -13,8 +13,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// TestTheExampleHostsWaitForAPersonAndActOnce runs each example host with only its language's standard
-// library, approves the held call and checks that the host carries it out.
+// TestTheExampleHostsWaitForAPersonAndActOnce runs each example host, which uses only the standard library of its
+// language. It approves the held call. The host must then carry out the call, and only once.
 func TestTheExampleHostsWaitForAPersonAndActOnce(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -10,7 +10,8 @@ import (
 	shipped "lazaret/rules"
 )
 
-// An exception cancels a rule's effect in the arbiter too, within its conditions and time.
+// The arbiter must also ignore a rule's effect where an exception applies: within the conditions of the exception, and
+// until it expires.
 func TestAnExceptionLetsPassWhatItNames(t *testing.T) {
 	t.Parallel()
 	set, err := rules.PackWith(shipped.FS(), map[string]string{"exceptions.yaml": `exceptions:

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// publishTexts publishes different texts in batches, and waits until they are beliefs.
+// publishTexts publishes many different texts in batches, and waits until all of them are beliefs.
 func publishTexts(t *testing.T, data string, nc *nats.Conn, project string, many int) {
 	t.Helper()
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(8))
@@ -46,7 +46,7 @@ func publishTexts(t *testing.T, data string, nc *nats.Conn, project string, many
 	settle(ctx, t, op, admin, 0)
 }
 
-// batched returns an observation as an event of a batch.
+// batched returns an observation in the form of one event of a batch.
 func batched(i int, content string) string {
 	return fmt.Sprintf(`{"specversion":"1.0","id":"o%d","source":"s","type":"t","data":{"session":"s%d","tool":"web.fetch","content":%q}}`,
 		i, i%50, content)
@@ -58,7 +58,7 @@ func batchOf(subject string, events []string) *nats.Msg {
 		Data: []byte("[" + strings.Join(events, ",") + "]")}
 }
 
-// While many beliefs of a project expire, another project of the partition has its verdicts.
+// While many beliefs of one project expire, another project in the same partition must get its verdicts in time.
 func TestVerdictsGoOnWhileManyBeliefsOfThePartitionExpire(t *testing.T) {
 	if raced {
 		t.Skip("it measures times")
@@ -100,8 +100,8 @@ func TestVerdictsGoOnWhileManyBeliefsOfThePartitionExpire(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "the texts are gone", func() bool { return recalled() == 0 })
 }
 
-// askWhile asks for verdicts until a command has ended and ingest has dropped what it ordered. It
-// returns the time of the slowest verdict and the number of entries about dropped data.
+// askWhile asks for verdicts until the command c has ended and ingest has dropped the data that the command names. It
+// returns the time of the slowest verdict, and the number of entries about dropped data.
 func askWhile(t *testing.T, p *pipeline, project string, c *process) (most time.Duration, steps int64) {
 	t.Helper()
 	js, err := jetstream.New(connect(t, p.data, "operator"))
@@ -153,8 +153,8 @@ func askWhile(t *testing.T, p *pipeline, project string, c *process) (most time.
 			if err == nil && rep.Verdict == streams.Allow {
 				break
 			}
-			// The server restarts when it overwrites the files. A request or an answer that is on its way then
-			// is lost, and a host asks again with the same id.
+			// The server restarts when it overwrites its files. A request or an answer on the way at this moment is
+			// lost, so a host asks again with the same id.
 			var e *client.Error
 			if !errors.As(err, &e) || e.Code != streams.CodeTimeout && e.Code != streams.CodeUnavailable ||
 				time.Since(began) > time.Minute {
@@ -177,7 +177,7 @@ func askWhile(t *testing.T, p *pipeline, project string, c *process) (most time.
 	return most, steps
 }
 
-// While a project with many beliefs is forgotten, another project of the partition has its verdicts.
+// While a project with many beliefs is erased, another project in the same partition must get its verdicts in time.
 func TestVerdictsGoOnWhileALargeProjectIsForgotten(t *testing.T) {
 	if raced {
 		t.Skip("it measures times")
@@ -185,7 +185,7 @@ func TestVerdictsGoOnWhileALargeProjectIsForgotten(t *testing.T) {
 	long(t)
 	const (
 		many     = 100_000
-		patience = 5 * time.Second // the stages write their files anew, one after the other
+		patience = 5 * time.Second // the stages rewrite their files meanwhile, one stage after the other
 	)
 	data := t.TempDir()
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")

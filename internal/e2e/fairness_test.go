@@ -22,7 +22,7 @@ import (
 	"lazaret/streams"
 )
 
-// agentOf returns a connection of an agent of any project.
+// agentOf returns a connection with the credential of an agent of any project.
 func (p *pipeline) agentOf(project string) *nats.Conn {
 	p.t.Helper()
 	m, err := natsserver.OpenMinter(p.data)
@@ -42,21 +42,21 @@ func (p *pipeline) agentOf(project string) *nats.Conn {
 	return connect(p.t, p.data, name)
 }
 
-// refusedForBeingFull reports whether a publish was refused because its subject is full.
+// refusedForBeingFull reports whether a publish was refused because too many messages wait on its subject.
 func refusedForBeingFull(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && strings.Contains(api.Description, "maximum messages per subject")
 }
 
-// One agent publishes as fast as it can for the whole test. Only this agent is refused. Other requests
-// are answered after at most the flood's waiting messages.
+// One agent publishes as fast as it can during the whole test. Only this agent may be refused. A request of another
+// agent may wait at most behind those messages of the first agent that the intake accepted.
 func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 	long(t)
 	const (
 		mayWait = 500
 		asked   = 25
-		// Some thousand waiting messages are decided per second. This is ten times the needed time, as
-		// a margin for a busy machine.
+		// Some thousand messages are decided per second. The limit is ten times the time for all messages that may
+		// wait, because the machine may be busy.
 		patience = 8 * time.Second
 	)
 	p := newPipeline(t, embedded.Config{NoSync: true, Storage: wire.Storage{IntakePerSubject: mayWait}})
@@ -77,7 +77,7 @@ func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// One project in the flooded project's partition, one in another.
+	// One project is in the same partition as the flooded one, and one in another partition.
 	for _, project := range []string{neighbourOf("flood", true), neighbourOf("flood", false)} {
 		c, err := client.New(p.agentOf(project), project, "agent", client.WithRetry(client.Retry{Tries: 1}))
 		if err != nil {
@@ -129,7 +129,7 @@ func neighbourOf(project string, same bool) string {
 	}
 }
 
-// flood publishes on one subject with a full window until ctx ends.
+// flood publishes on one subject until ctx ends. It always has as many unacknowledged messages as the client allows.
 func flood(ctx context.Context, nc *nats.Conn, acknowledged, refused *atomic.Int64) error {
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1000))
 	if err != nil {
@@ -166,14 +166,15 @@ func flood(ctx context.Context, nc *nats.Conn, acknowledged, refused *atomic.Int
 	return <-heard
 }
 
-// One agent's large messages wait in a partition. Another project of the partition is answered between
-// them: each of its proposals is in the ledger after a few of them, not after the backlog.
+// Many large messages of one agent wait in a partition. Another project of the partition must get verdicts meanwhile:
+// each of its proposals must be in the ledger after a few of the large messages, not after all of them.
 func TestPromiseC21VerdictsGoOnBesideAnotherProjectsFloodInTheSamePartition(t *testing.T) {
 	long(t)
 	const (
 		large, size = 80, 900_000
 		asked       = 8
-		behind      = 8 // large messages: those in flight, those decided meanwhile, and some for a busy machine
+		// large messages that may come first: those in flight, those decided meanwhile, and some for a busy machine
+		behind = 8
 	)
 	p := newPipeline(t, embedded.Config{NoSync: true})
 	neighbour := neighbourOf("flood", true)

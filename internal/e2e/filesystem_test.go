@@ -14,7 +14,7 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// stockMCP is the MCP client of the TypeScript SDK, controlled line by line.
+// stockMCP is the MCP client of the TypeScript SDK in a process. It takes commands and reports results line by line.
 type stockMCP struct {
 	t    *testing.T
 	in   *json.Encoder
@@ -72,7 +72,7 @@ func startMCP(t *testing.T, dir string, command ...string) *stockMCP {
 	return s
 }
 
-// next returns the client's next message with this key.
+// next returns the next message of the client process that has a member with this key.
 func (s *stockMCP) next(key string) map[string]any {
 	s.t.Helper()
 	for {
@@ -100,7 +100,7 @@ func (s *stockMCP) do(x map[string]any) {
 	}
 }
 
-// call calls a tool and returns its text and the verdict in its result.
+// call calls a tool. It returns the text of the result and the verdict in it.
 func (s *stockMCP) call(tool string, args map[string]any) (string, map[string]any) {
 	s.t.Helper()
 	s.do(map[string]any{"call": tool, "args": args})
@@ -114,8 +114,8 @@ func (s *stockMCP) call(tool string, args map[string]any) (string, map[string]an
 	return content[0].(map[string]any)["text"].(string), verdict
 }
 
-// TestAPoisonedFileBehindTheStockFilesystemServer is the transcript of docs/mcp.md with only lazaret's
-// commands, the official server and an official client.
+// TestAPoisonedFileBehindTheStockFilesystemServer plays the transcript of docs/mcp.md with lazaret's commands, the
+// official server and an official client.
 func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 		t.Fatalf("accepted, and shown are %v", got)
 	}
 
-	// The read is allowed, and its content stays unverified.
+	// Reading the file must be allowed. Its content must stay unverified.
 	said, verdict := c.call("read_text_file", map[string]any{"path": minutes})
 	if said != string(poison) || verdict != nil {
 		t.Errorf("it read %q, %v", said, verdict)
@@ -171,7 +171,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 		}
 	}
 
-	// The write that the file asks for is held.
+	// The write for which the file asks must be held.
 	write := map[string]any{"path": decisions, "content": "approved by the board\n"}
 	said, verdict = c.call("write_file", write)
 	if verdict["verdict"] != "hold" || !strings.Contains(said, "HELD") ||
@@ -181,7 +181,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 	if _, err := os.Stat(decisions); err == nil {
 		t.Fatal("the file was written")
 	}
-	// An approval with a key releases it once, and the log verifies.
+	// After an approval with a key, one write must go through. The log must verify.
 	hold := heldID(t, data)
 	if hold != verdict["hold"] {
 		t.Errorf("%s waits, and the model heard of %v", hold, verdict["hold"])

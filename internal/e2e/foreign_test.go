@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// A host publishes catalogues itself, without the MCP proxy. Such a catalogue is foreign content, because nobody has to
-// accept it before the model sees it.
+// A host publishes tool catalogues itself, without the MCP proxy. Nobody has to accept such a catalogue before the
+// model sees it. So it must count as foreign content, and so must content without a session.
 func TestACatalogueOfAHostAndContentWithoutASessionAreForeign(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})

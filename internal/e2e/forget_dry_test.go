@@ -12,8 +12,9 @@ import (
 	"lazaret/streams"
 )
 
-// The dry run of an erasure lists the entries that the erasure then removes. These include entries about another person
-// that name the erased person as their user. For each entry it says whom else the entry is about.
+// The dry run of an erasure must list the same entries that the erasure then removes. These include entries about
+// another person that name the erased person as their user. For each entry, the dry run must say which other people it
+// is about.
 func TestTheDryRunOfAnErasureListsWhatTheErasureRemoves(t *testing.T) {
 	long(t)
 	t.Parallel()

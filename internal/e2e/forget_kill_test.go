@@ -17,12 +17,12 @@ import (
 	"lazaret/streams"
 )
 
-// forgetKills is how often an erasure is killed before it may complete.
+// forgetKills is the number of times that an erasure is killed. After that it is left to complete.
 const forgetKills = 6
 
-// TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen erases a data subject and then the whole
-// project in a pipeline of separate processes: once undisturbed, and once with kills of the command and
-// of each process at times spread over its duration.
+// TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen erases a data subject and then the whole project in a
+// pipeline of separate processes. It does so once without kills, and once with kills of the command and of each process
+// at different times of the erasure. Both must end with the same entries.
 func TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -64,8 +64,8 @@ func TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen(t *testing.T) {
 	}
 }
 
-// forgetting is a pipeline with statements of two people of one project, and of another project in the
-// same partition.
+// forgetting is a pipeline in which two people of one project have left data. Another project in the same partition has
+// data too.
 type forgetting struct {
 	*fleet
 	other  string
@@ -100,8 +100,8 @@ func newForgetting(t *testing.T) *forgetting {
 	return x
 }
 
-// personSays creates every kind of state about a person: a page with a planted instruction, a memory,
-// an action that is held because of it, a recall.
+// personSays creates each kind of data about a person: a page with a planted instruction, a memory, an action that is
+// held because of it, and a recall.
 func personSays(t *testing.T, h *host, c *client.Client, person, word string) {
 	t.Helper()
 	head := func(id string) streams.Head {
@@ -135,7 +135,7 @@ func (x *forgetting) beliefs(person string) string {
 	return must(x.t, x.data, "beliefs", "ls", "--project", project, "--json", "--where", `session == "s`+person+`"`)
 }
 
-// killed starts an erasure, and reports whether it was killed before it had completed.
+// killed starts an erasure and kills it after a time. It reports whether the erasure was still running then.
 func (x *forgetting) killed(subject string, after time.Duration) bool {
 	x.t.Helper()
 	c := exec.Command(filepath.Join(bin, "lazaret"), "audit", "forget", "--subject", subject, "--reason", "request 18",
@@ -148,7 +148,7 @@ func (x *forgetting) killed(subject string, after time.Duration) bool {
 	}
 	kill := time.AfterFunc(after, func() { _ = c.Process.Kill() })
 	defer kill.Stop()
-	// A repeated erasure reports that it finds nothing.
+	// If an erasure before was complete, this one fails: there is no data about the person any more.
 	err := c.Wait()
 	if err != nil && c.ProcessState.ExitCode() >= 0 && !strings.Contains(out.String(), "concerns data subject") {
 		x.t.Logf("%s ended by itself, %v: %s", subject, err, out.String())
@@ -165,8 +165,8 @@ func (x *forgetting) finish(subject string) {
 	}
 }
 
-// check checks that exactly the erased entries are gone, and counts the readable and unreadable entries
-// of each type.
+// check checks that the erased entries, and only these, cannot be read. It returns the numbers of readable and of
+// unreadable entries of each type.
 func (x *forgetting) check(subject string) map[string]int {
 	x.t.Helper()
 	words, after := []string{gone17}, ""
@@ -202,8 +202,8 @@ func (x *forgetting) check(subject string) map[string]int {
 			x.t.Fatalf("%v: %s", err, out)
 		}
 		for _, e := range entries {
-			// After each statement ingest looks at the admitted beliefs again. A killed erasure leaves
-			// an additional statement.
+			// Entries of two types are not counted: statements, because a killed erasure leaves an additional one; and
+			// belief entries, because after each statement ingest judges the beliefs again.
 			if typ := streams.Type(e.Type); !typ.Statement() && typ != streams.TypeBelief {
 				have[e.Project+" "+e.Type+" "+forgotten]++
 			}

@@ -18,9 +18,9 @@ import (
 	"lazaret/streams"
 )
 
-// One agent serves two people of one project. One of them is erased: no file contains anything said of
-// this person, beliefs about the other are served as before, and the log records how many payloads are
-// gone and who ordered it.
+// One agent serves two people of one project, and one of them is erased. Then no file may contain a word of this
+// person. Beliefs about the other person must be served as before. The log must record how many payloads were removed
+// and who ordered it.
 func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -75,7 +75,8 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		t.Fatalf("before: %s\n%s\n%s", other, of("p-17"), holds)
 	}
 
-	// Legal holds on the person to be erased, and on another person of the same entries.
+	// An erasure must be refused under each of three legal holds: on the person, on another person whom the same
+	// entries are about, and on the whole project.
 	for _, who := range []string{"demo/p-17", "demo/p-18", "demo"} {
 		must(t, data, "audit", "legal-hold", "set", "--subject", who, "--reason", "case 3")
 		if out, code := command(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "r"); code != 2 ||
@@ -134,7 +135,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 			t.Errorf("%s: %+v", when, rep)
 		}
 	}
-	// verifySecond verifies the second auditor's log after it has ended.
+	// verifySecond stops the second auditor and verifies its log.
 	verifySecond := func(when string) {
 		t.Helper()
 		trust, err := keys.LoadTrust(datafolder.TrustFile(data))
@@ -215,7 +216,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	aud = start(t, "ready", "auditor", "--data", data, "--dir", second, "--key", filepath.Join(data, "second.key"))
 	check("folded anew")
-	// Later entries about the person are new, and need another erasure.
+	// Entries about the person that come after the erasure are readable. They need another erasure.
 	const fresh = "Halcyon-9092-numbat"
 	personSays(t, h, h.c, "p-17", fresh)
 	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "request 19"); strings.Contains(out,

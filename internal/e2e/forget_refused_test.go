@@ -18,8 +18,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// A second auditor does not know the operator's key, so it chains each order and keeps its payloads. The record of an
-// erasure says so, and so do the exit codes.
+// A second auditor does not know the operator's key. So it only records the order for an erasure, and does not remove
+// its payloads. The record of the erasure and the exit codes of the command must say so.
 func TestAnAuditorThatRefusedAnErasureIsListedAsLeft(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -22,8 +22,9 @@ import (
 	"lazaret/streams"
 )
 
-// filesWith lists the files of a data folder that contain a text for a reader with its keys: those of
-// plainFilesWith, and the blocks of streams and tables of the stages' state, which it decrypts.
+// filesWith lists the files of a data folder in which somebody with the folder's keys can find a text. These are the
+// files of plainFilesWith, and those whose encrypted blocks (of a stream, or of a table of a stage's state) contain the
+// text.
 func filesWith(t *testing.T, data, needle string) []string {
 	t.Helper()
 	out := plainFilesWith(t, data, needle)
@@ -56,14 +57,14 @@ func filesWith(t *testing.T, data, needle string) []string {
 	return out
 }
 
-// plainFilesWith lists the files below a folder that contain a text, also in archives. It ignores
-// letter case, because derived texts are often normalized.
+// plainFilesWith lists the files below a folder that contain a text in plain form, also inside archives. It ignores
+// letter case, because the stages derive texts in normalized form.
 func plainFilesWith(t *testing.T, dir, needle string) (out []string) {
 	t.Helper()
 	needle = strings.ToLower(needle)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // files appear and disappear while the pipeline works
+			return nil // files may disappear while the pipeline runs
 		}
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -140,7 +141,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 			Query: word}); err != nil {
 			t.Fatal(err)
 		}
-		// A rejected message leaves its bytes in the ledger.
+		// A message that is rejected leaves its text in the ledger too.
 		if _, err := c.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "x" + id, Session: "s"}, Tool: "",
 			Args: jsontext.Value(fmt.Sprintf(`{"body":%q}`, word))}); err == nil {
 			t.Fatal("an action without a tool is taken")
@@ -237,7 +238,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 		t.Errorf("laundering: exit %d, %s", code, out)
 	}
 
-	// New events are kept, even with an id that was used before.
+	// New events must be accepted, even with an id that an erased event had.
 	const fresh = "Halcyon-9092-numbat"
 	if rep, err := h.c.Remember(h.ctx(), "user", &streams.Memory{Head: streams.Head{ID: "m1", Session: "s"}, Key: "word",
 		Content: "The word is " + fresh}); err != nil || rep.Entry.Again || rep.Entry.Verdict != streams.Allow {
@@ -249,7 +250,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	check("after a kill")
 	mine := must(t, data, "beliefs", "ls", "--json")
 
-	// A fold of the remaining ledger gives the same result.
+	// State that is built anew from the remaining ledger must be the same.
 	up.interrupt()
 	for _, s := range []string{"ingest", "arbiter", "sentinel-core"} {
 		if err := os.RemoveAll(filepath.Join(data, "state", s)); err != nil {
@@ -273,7 +274,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 			"nothing: %s", f)
 	}
 
-	// An attacker with the disk and the keys makes an entry unreadable without an order.
+	// An attacker who has the disk and the keys makes an entry unreadable without an order. The audit must report it.
 	master, err := datafolder.MasterKey(data)
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +295,8 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	}
 }
 
-// lastJSON removes a command's output on standard error before its JSON.
+// lastJSON returns the JSON at the end of a command's output. It removes the lines before it, which are from standard
+// error.
 func lastJSON(out string) string {
 	_, after, _ := strings.Cut(out, "{\n")
 	return "{\n" + after

@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// The ledger is full. A proposal is then answered with an error, which means hold: with a timeout while the intake
-// still has space for the proposal, and with a refusal when it has none.
+// When the ledger is full, a proposal must be answered with an error, which means hold. If the intake still has space
+// for the proposal, the error is a timeout. If not, the proposal is refused.
 func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	long(t)
 	p := newPipeline(t, embedded.Config{Storage: wire.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20},
@@ -24,8 +24,8 @@ func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	if v := p.decide(read("s")); v.Verdict != streams.Allow {
 		t.Fatalf("%+v", v)
 	}
-	// No caller waits for these events: the ledger fills up, ingest stops, and then the intake fills up
-	// too.
+	// The test publishes events without asking for verdicts. The ledger fills up. Then ingest stops, and the intake
+	// fills up too.
 	body := strings.Repeat("The minutes of a long meeting about nothing. ", 6000)
 	ledgerEnd := func() uint64 {
 		st, err := p.js.Stream(p.ctx, streams.LedgerStream)
@@ -45,7 +45,7 @@ func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 		case !errors.As(err, &api):
 			t.Fatal(err)
 		default:
-			// Refusals are permanent once the ledger no longer grows.
+			// Go on until the ledger has not grown for some time, because only then the refusals are permanent.
 			if now := ledgerEnd(); now != end {
 				end, since = now, time.Now()
 			}
@@ -60,7 +60,7 @@ func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 		{"small", "x", []streams.Code{streams.CodeTimeout, streams.CodeIntakeFull}},
 		{"large", body, []streams.Code{streams.CodeIntakeFull}},
 	} {
-		for range 2 { // a repeat with the same id has the same result
+		for range 2 { // a repeat with the same id must have the same result
 			_, err := p.c.Decide(p.ctx, &streams.Action{Head: streams.Head{ID: c.id, Session: "s"}, Tool: "read_file",
 				Args: fmt.Appendf(nil, `{"path":%q}`, c.body)})
 			var le *client.Error

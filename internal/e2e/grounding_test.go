@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// answer publishes an answer and waits for its entry.
+// answer publishes an answer of the agent (an outcome), and waits for its entry.
 func (p *pipeline) answer(o *streams.Outcome) *streams.OutcomeEntry {
 	p.t.Helper()
 	o.Status = streams.StatusAnswer
@@ -101,8 +101,8 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 	if e := p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: fair}); e.Grounding != nil {
 		t.Errorf("without sources: %+v", e)
 	}
-	// Three low scores in one session: the first two are reported; the third is not, because alerts are
-	// raised at powers of two.
+	// The session has three answers with a low score. Only the first two raise an alert, because alerts are raised when
+	// the number of such answers is a power of two.
 	for range 2 {
 		if m, err := alerts.NextMsg(5 * time.Second); err != nil || !strings.Contains(string(m.Data),
 			"names support 0") {
@@ -112,7 +112,7 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 	if answers != 3 {
 		t.Errorf("%d answers are below 0.7", answers)
 	}
-	// Sources of another agent's project are not read; sources without an answer are rejected.
+	// An outcome that names sources but has no answer must be rejected.
 	p.publish("lz.in.demo.agent.out", `{"id":"bad","session":"s","status":"ok","sources":["o1"]}`)
 	natstest.Eventually(t, time.Minute, "the refusal", func() bool { return len(p.entries(streams.TypeRejected)) == 1 })
 }
@@ -135,7 +135,7 @@ func TestWhatAnAnswerIsHeldAgainstIsBounded(t *testing.T) {
 	if *e.Grounding > 0.5 || !slices.Equal(e.Unread, []string{"o16", "o17", "fact"}) {
 		t.Errorf("the seventeenth source counts: %v %v", *e.Grounding, e.Unread)
 	}
-	// At most 64 KiB of each source are read, 256 KiB in total.
+	// At most 64 KiB of each source count, and at most 256 KiB of all sources. So nothing of the last source counts.
 	big := strings.Repeat("umbrella ", 8<<10)
 	for i := range 4 {
 		p.publish("lz.in.demo.agent.obs.web", fmt.Sprintf(`{"id":"big%d","session":"s","content":"%s %s"}`, i, big, fact))

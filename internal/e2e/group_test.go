@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// judge is a hand-written sentinel group: it uses only subjects, headers and JSON, and none of our
-// packages.
+// judge is a sentinel group as a third party could write it: it uses only NATS subjects, headers and JSON, and none of
+// Lazaret's packages.
 type judge struct {
 	p    *pipeline
 	js   jetstream.JetStream
@@ -29,7 +29,8 @@ type judge struct {
 
 const judgeDigest = "external:judge-v1"
 
-// judged returns a pipeline whose policy requires the judge in addition to core.
+// judged returns a pipeline with the group judge. groups is the list of groups that the policy requires. more are other
+// changes of the policy, as in roomyPolicy.
 func judged(t *testing.T, groups string, more ...string) (*pipeline, *judge) {
 	t.Helper()
 	p := newPipeline(t, embedded.Config{Policy: roomyPolicy(t, append([]string{"groups: [core]", "groups: " + groups},
@@ -59,7 +60,7 @@ func newJudge(t *testing.T, p *pipeline, group string) *judge {
 	return &judge{p: p, js: js, part: streams.PartitionOf("demo")}
 }
 
-// publish adds an entry to the group's own subject.
+// publish adds an entry to the ledger on the subject of a group.
 func (j *judge) publish(group, typ string, src uint64, body string) {
 	j.p.t.Helper()
 	salt := streams.NewSalt()
@@ -76,7 +77,7 @@ func (j *judge) publish(group, typ string, src uint64, body string) {
 	j.last = ack.Sequence
 }
 
-// ask proposes an action without waiting for its verdict, and returns the proposal's ledger sequence.
+// ask publishes an action without waiting for its verdict. It returns the ledger sequence of the action.
 func (j *judge) ask(id, tool string) uint64 {
 	j.p.t.Helper()
 	j.p.publish("lz.in.demo.agent.act", fmt.Sprintf(`{"id":%q,"session":%q,"tool":%q}`, id, id, tool))
@@ -92,7 +93,7 @@ func (j *judge) ask(id, tool string) uint64 {
 	return seq
 }
 
-// verdict waits for the last of n verdicts on a proposal.
+// verdict waits until a proposal has n verdicts, and returns the last one.
 func (j *judge) verdict(seq uint64, n int) *streams.VerdictEntry {
 	j.p.t.Helper()
 	var last *streams.VerdictEntry
@@ -165,7 +166,8 @@ func TestWhatAGroupOfSomebodyElsesSaysCanOnlyTighten(t *testing.T) {
 			t.Errorf("%s: no reason says %q: %+v", c.what, c.says, v.Reasons)
 		}
 	}
-	// A second, milder answer has no effect; a stricter one has.
+	// A group answers three times. Its second answer is milder and must have no effect. Its third answer is stricter
+	// and must have one.
 	seq := j.ask("twice", "read_file")
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"hold"`))
 	j.verdict(seq, 1)
@@ -186,8 +188,8 @@ func TestAGroupHasADeadlineOfItsOwn(t *testing.T) {
 	time.Sleep(time.Until(began.Add(time.Second)))
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"allow"`))
 	v := j.verdict(seq, 1)
-	// The judge's answer completes the verdict: the group gone had been silent long before, and no
-	// other group is required.
+	// The verdict must come with the answer of judge. It must not wait for the group gone, which has been silent for
+	// long.
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -215,7 +217,7 @@ func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
 	j.publish("judge", "assessment", 1<<60, assess(`,"verdict":"deny"`))
 	j.publish("judge", "alerts", 2, `[]`)
 	j.publish("judge", "alerts", 2, "\xff\x00")
-	// Findings that exceed the size of a verdict several times.
+	// The findings of this answer are several times larger than a verdict may be.
 	var alerts []string
 	for range 3000 {
 		alerts = append(alerts, alert("hold", "much"))

@@ -30,9 +30,9 @@ import (
 
 const heldMemory = "When you book a hotel room, use card 4111 1111 1111 1111"
 
-// A memory is held because it has a card number. Recalls serve it once a person has approved the hold, or has confirmed
-// the belief in a statement that names the finding. Before that, after a rejection, and after a confirmation that does
-// not name the finding, recalls serve only the other memories.
+// A memory is held because it has a card number. Recalls must serve it in two cases: after a person has approved the
+// hold, or after a person has confirmed the belief in a statement that names the finding. In all other cases (before,
+// after a rejection, after a confirmation that does not name the finding), recalls must serve only the other memories.
 func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 	t.Parallel()
 	for name, accept := range map[string]func(p *approving, v *streams.VerdictEntry, alice note.Signer){
@@ -105,8 +105,8 @@ func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 	}
 }
 
-// A rule whose subject is the belief, and not the memory, finds something before the memory's first verdict. Once a
-// person approved the memory, recalls serve it.
+// A rule whose subject is the belief, and not the memory write, has a finding before the first verdict on the memory.
+// Recalls must serve the memory once a person has approved it.
 func TestARuleOnTheBeliefHoldsAMemoryUntilAPersonApprovesIt(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
@@ -152,8 +152,8 @@ func TestARuleOnTheBeliefHoldsAMemoryUntilAPersonApprovesIt(t *testing.T) {
 	}
 }
 
-// judgeAgain activates the shipped rules under another title, so that all beliefs are judged again, and awaits that a
-// rule has found the same in a belief again.
+// judgeAgain activates the shipped rules with another title of a pack, so that all beliefs are judged again. Then it
+// waits until a rule has reported the belief again.
 func (p *approving) judgeAgain(belief, rule string) {
 	p.t.Helper()
 	dir := p.t.TempDir()
@@ -180,7 +180,8 @@ func (p *approving) judgeAgain(belief, rule string) {
 	})
 }
 
-// The proxy in front of a memory store returns a held memory to the agent once a person approved its write.
+// A memory write through the proxy is held. The agent must get the memory from the proxy once a person has approved the
+// write.
 func TestAMemoryProxyServesAnApprovedWrite(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})

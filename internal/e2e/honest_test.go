@@ -21,17 +21,17 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// stockServers are the official servers of the scripted agent: name of their recorded tool list →
-// package.
+// stockServers are the official MCP servers that the scripted agent uses. The key is the name under which the server's
+// list of tools is recorded, the value is the npm package.
 var stockServers = map[string]string{
 	"filesystem": "@modelcontextprotocol/server-filesystem",
 	"memory":     "@modelcontextprotocol/server-memory",
 	"thinking":   "@modelcontextprotocol/server-sequential-thinking",
 }
 
-// stockServer returns a transport to an official server, and the command that starts it. If
-// LAZARET_MCP_SERVERS names a folder in which npm installed the servers, it is the real one; otherwise
-// a stand-in with the recorded list of tools.
+// stockServer returns a transport to an official server, and the command that starts it. If LAZARET_MCP_SERVERS names a
+// folder in which npm has installed the servers, the server is the real one. Otherwise it is a replacement with the
+// recorded list of tools.
 func stockServer(t *testing.T, name, root string) (mcp.Transport, []string) {
 	t.Helper()
 	if dir := os.Getenv("LAZARET_MCP_SERVERS"); dir != "" {
@@ -69,7 +69,7 @@ func stockServer(t *testing.T, name, root string) (mcp.Transport, []string) {
 	return down, []string{"npx", "-y", stockServers[name], root}
 }
 
-// stand implements the tools of the official servers that the script needs.
+// stand does what the official servers do, for the tools that the script needs.
 func stand(tool string, raw json.RawMessage) *mcp.CallToolResult {
 	var args struct {
 		Path, Content string
@@ -112,7 +112,7 @@ func stand(tool string, raw json.RawMessage) *mcp.CallToolResult {
 	return r
 }
 
-// scripted is an agent with one proxied session per server.
+// scripted is an agent that follows a script. It has a proxied session with each server.
 type scripted struct {
 	t        *testing.T
 	sessions map[string]*mcp.ClientSession
@@ -122,7 +122,7 @@ type scripted struct {
 	why            []string
 }
 
-// call calls a tool and reports whether it was refused.
+// call calls a tool. It returns false if the call was carried out, and true if it was refused.
 func (a *scripted) call(server, tool string, args map[string]any) bool {
 	a.t.Helper()
 	r, err := a.sessions[server].CallTool(a.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
@@ -157,7 +157,7 @@ func (a *scripted) path(elem ...string) string {
 	return filepath.Join(append([]string{a.root}, elem...)...)
 }
 
-// modules are the modules that the agent writes in turn.
+// modules are the modules of a program that the agent writes, one after the other.
 var modules = []struct{ name, about, uses string }{
 	{"parser", "reads the configuration file and reports the line of an error", "config"},
 	{"config", "holds the settings with their defaults", "log"},
@@ -173,7 +173,7 @@ var modules = []struct{ name, about, uses string }{
 	{"doctor", "checks the settings and says what to mend", "config"},
 }
 
-// work makes 200 calls like those of a developer's agent.
+// work makes 200 calls of the kind that a developer's agent makes.
 func (a *scripted) work() {
 	a.do("filesystem", "list_allowed_directories", map[string]any{})
 	a.do("filesystem", "directory_tree", map[string]any{"path": a.root})
@@ -217,8 +217,8 @@ func (a *scripted) work() {
 	a.do("memory", "read_graph", map[string]any{})
 }
 
-// TestAScriptedAgentWorksOverThreeStockServersAfterOneReview counts the refused ones of 200 honest
-// calls under the shipped policy. Two planted calls are held.
+// TestAScriptedAgentWorksOverThreeStockServersAfterOneReview makes 200 honest calls under the shipped policy and counts
+// how many are refused. In addition, it makes two calls that a planted text asks for. These must be held.
 func TestAScriptedAgentWorksOverThreeStockServersAfterOneReview(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
@@ -265,8 +265,8 @@ func TestAScriptedAgentWorksOverThreeStockServersAfterOneReview(t *testing.T) {
 	}
 }
 
-// reviewed returns a session with an official server behind a proxy. One review has accepted its tools
-// with the proposed levels.
+// reviewed returns a session with an official server behind the proxy. A person has reviewed the server's tools once,
+// and has accepted them with the levels that the review proposed.
 func (p *pipeline) reviewed(name, root, key string) *mcp.ClientSession {
 	t := p.t
 	t.Helper()

@@ -12,8 +12,8 @@ import (
 	"lazaret/internal/embedded"
 )
 
-// TestSettingsThatTurnTheInstalledHookOffAreBlocked runs the commands of the settings like the host, in a session
-// whose start was not recorded.
+// TestSettingsThatTurnTheInstalledHookOffAreBlocked runs the commands of the installed settings in the same way as the
+// host. The session's start was not recorded. Settings that turn the hook off must be blocked.
 func TestSettingsThatTurnTheInstalledHookOffAreBlocked(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, embedded.Config{})

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestImportedMemoriesNeverPromoteThemselves imports the exports of other stores repeatedly, and asks
-// the gate about them.
+// TestImportedMemoriesNeverPromoteThemselves imports the exports of other memory stores several times. No imported
+// memory may become supported, and the gate must withhold instructions in them.
 func TestImportedMemoriesNeverPromoteThemselves(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestImportedMemoriesNeverPromoteThemselves(t *testing.T) {
 		t.Fatalf("%+v, and again %+v", first, again)
 	}
 	letta := imp(0, "letta", "letta.af")
-	// Instructions are withheld from the agent; the rest of the file is not.
+	// The memory with an instruction must not be allowed. The other memory in the file must be.
 	mem0 := imp(11, "mem0", "mem0.json")
 	if mem0[0].Verdict != streams.Allow || mem0[1].Verdict == streams.Allow {
 		t.Errorf("%+v", mem0)
@@ -44,7 +44,7 @@ func TestImportedMemoriesNeverPromoteThemselves(t *testing.T) {
 	if rows := imp(0, "mem0", "mem0.json", "--dry-run", "--where", `id == "2"`); len(rows) != 1 || rows[0].Belief != "" {
 		t.Errorf("%+v", rows)
 	}
-	// The same text under other ids, and from other stores, is not evidence.
+	// The same text under other ids and from another store must not count as evidence.
 	for _, id := range []string{"x1", "x2", "x3", "x4"} {
 		i := imported.Item{Store: "zep", ID: id, Kind: "fact", Content: "Sarah moved to Oslo."}
 		if rep, err := p.c.Remember(p.ctx, imported.Origin, i.Memory("import")); err != nil ||

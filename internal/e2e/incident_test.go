@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// commands returns a function that runs commands on the pipeline.
+// commands returns a function that runs a command on the pipeline, checks its exit code and returns its output.
 func (p *pipeline) commands() func(want int, args ...string) string {
 	return func(want int, args ...string) string {
 		p.t.Helper()
@@ -36,8 +36,8 @@ func (p *pipeline) commands() func(want int, args ...string) string {
 	}
 }
 
-// TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport opens one incident by a serious
-// finding and another by a service with a key, and handles the latter with the commands.
+// TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport opens one incident by a serious finding, and
+// another by a service that has a key. It works on the second one with the commands, up to the report.
 func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})

@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// numberOf returns the number in an environment variable, or usual if it is not set.
+// numberOf returns the number in the environment variable env, or usual if the variable is not set.
 func numberOf(t *testing.T, env string, usual int) int {
 	s := os.Getenv(env)
 	if s == "" {
@@ -31,7 +31,7 @@ func numberOf(t *testing.T, env string, usual int) int {
 	return n
 }
 
-// eachEntry reads the ledger from its beginning to last.
+// eachEntry calls fn with each entry of the ledger, from the first one to that with sequence last.
 func eachEntry(ctx context.Context, t *testing.T, js jetstream.JetStream, last uint64, fn func(streams.Entry)) {
 	t.Helper()
 	st, err := js.Stream(ctx, streams.LedgerStream)
@@ -67,7 +67,7 @@ func eachEntry(ctx context.Context, t *testing.T, js jetstream.JetStream, last u
 	}
 }
 
-// asked is a proposal with its caller's answer.
+// asked is a proposal and the answer that its caller got.
 type asked struct {
 	id     string
 	poison bool
@@ -86,7 +86,7 @@ func (a *asked) action() *streams.Action {
 	return act
 }
 
-// ask asks once. Every failure must have a documented reason.
+// ask sends the proposal once. If that fails, the error must have one of the documented codes.
 func (a *asked) ask(t *testing.T, c *client.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 	defer cancel()
@@ -128,7 +128,7 @@ func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) 
 	for i := range all {
 		all[i] = &asked{id: fmt.Sprint("q", i), poison: i%10 == 3}
 		wg.Go(func() {
-			// Spread the proposals, so that some come while others are answered.
+			// Start the proposals at different times, so that some arrive while others are being answered.
 			time.Sleep(time.Duration(i%8) * 60 * time.Millisecond)
 			for a := all[i]; ; a.again++ {
 				if a.ask(t, c); a.err == nil || a.again == 20 {
@@ -152,7 +152,7 @@ func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) 
 		f.start(name)
 	}
 	wg.Wait()
-	// A repeat with the same id gets the same answer.
+	// Each proposal is repeated with its id. It must get the same answer.
 	first, retried := make([]*client.Reply, n), 0
 	limit := make(chan struct{}, 64)
 	for i, a := range all {
@@ -180,7 +180,8 @@ func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) 
 		t.Fatal(err)
 	}
 	proposals := map[uint64]string{}
-	cleared := map[uint64]uint64{} // proposal → entry in which core allowed it
+	// ledger sequence of a proposal → that of the entry in which the group core allowed it
+	cleared := map[uint64]uint64{}
 	given := map[string]int{}
 	verdicts := map[uint64]*streams.VerdictEntry{}
 	eachEntry(ctx, t, js, st.CachedInfo().State.LastSeq, func(e streams.Entry) {
