@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// An auditor's questions are answered from the log of a running pipeline.
+// An auditor's questions must be answered from the log of a running pipeline.
 func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 	}
 	outcome("approved", good.Digest)
 	p.held("waiting")
-	// Everything is in the ledger now, because a verdict waits for earlier entries.
+	// A verdict waits for all earlier entries. So after this one, everything is in the ledger.
 	p.decide(read("s"))
 	awaitLog(t, p.data, `body.action == "approved" && body.status == "ok"`)
 
@@ -100,7 +100,7 @@ func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 		t.Error(out)
 	}
 
-	// A held action that is executed anyway is found.
+	// The audit must find an action that was held and executed anyway.
 	outcome("waiting", "")
 	p.decide(read("s"))
 	awaitLog(t, p.data, `body.action == "waiting"`)
@@ -110,8 +110,7 @@ func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 	}
 }
 
-// awaitLog waits until the log has an entry for which an expression is true and which a checkpoint
-// covers.
+// awaitLog waits until the log has an entry for which the expression where is true. A checkpoint must cover the entry.
 func awaitLog(t *testing.T, data, where string) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

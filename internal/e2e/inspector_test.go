@@ -19,8 +19,7 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// inspections are the requests that the MCP inspector's command line can make to the official
-// server-everything.
+// inspections are requests that the command line of the MCP inspector can send to the official server-everything.
 var inspections = map[string]string{
 	"list of tools":       "tools/list",
 	"echo":                "tools/call --tool-name echo --tool-arg message=hello",

@@ -23,14 +23,14 @@ import (
 	shipped "lazaret/rules"
 )
 
-// kills is how many processes a test kills, and killEvents how many events are published meanwhile: about 300 from
-// one kill to the next, of which up to 200 are in flight.
+// kills is the number of processes that a test kills. killEvents is the number of events that are published meanwhile:
+// about 300 between two kills. Up to 200 of them are in flight when a process is killed.
 const kills = 20
 
 func killEvents(t *testing.T) int { return numberOf(t, "LAZARET_KILL_EVENTS", 6000) }
 
-// load publishes events until all are acknowledged, even if the server restarts. It repeats events with
-// the same id.
+// load publishes events until all are acknowledged, even if the server restarts. An event that is not acknowledged is
+// published again with the same id.
 type load struct {
 	total int
 	most  atomic.Int64 // how many may be sent so far
@@ -43,8 +43,8 @@ func startLoad(t *testing.T, nc *nats.Conn, total int) *load {
 	return startLoadOf(t, nc, total, 200, total)
 }
 
-// startLoadOf starts with the first most events, and waits for permission before it sends further
-// windows.
+// startLoadOf publishes total events, in groups of window. It first publishes at most most of them, and waits until the
+// test raises l.most before it publishes more.
 func startLoadOf(t *testing.T, nc *nats.Conn, total, window, most int) *load {
 	t.Helper()
 	l := &load{total: total, done: make(chan error, 1)}
@@ -91,7 +91,7 @@ func (l *load) window(js jetstream.JetStream, from, to int) error {
 			subject, body := mixed(i)
 			f, err := js.PublishAsync(subject, []byte(body))
 			if err != nil {
-				break // the server is unreachable; wait for those that were sent
+				break // the server is unreachable: wait only for the acknowledgements of the events that were sent
 			}
 			acks[i] = f
 		}
@@ -105,14 +105,14 @@ func (l *load) window(js jetstream.JetStream, from, to int) error {
 			}
 		}
 		if len(acks) == 0 {
-			time.Sleep(10 * time.Millisecond) // not connected: there is nothing to await but the server
+			time.Sleep(10 * time.Millisecond) // not connected: nothing but the server's restart can be awaited
 		}
 	}
 	return nil
 }
 
-// mixed returns event i of a mix of sessions: readings, some of them poisoned, memory writes and
-// actions, some of which serve the poison.
+// mixed returns event i of a mix of sessions. The events are observations (some of them poisoned), memory writes and
+// actions. Some of the actions do what a poisoned observation asks for.
 func mixed(i int) (subject, body string) {
 	switch i % 20 {
 	case 7:
@@ -135,12 +135,12 @@ func mixed(i int) (subject, body string) {
 		`{"id":"o%d","session":"s%d","tool":"web.fetch","content":"observation number %d of the test"}`, i, i%50, i)
 }
 
-// rejudge folds the ledger again without interruption, and compares: a killed sentinel must have raised
-// the same alerts, with the same ids.
+// rejudge judges the ledger again without interruption and compares the alerts. A sentinel that was killed must have
+// raised the same alerts with the same ids.
 type rejudge struct {
 	ev     *rules.Evaluator
 	states [streams.Partitions]*index.MemStore
-	want   map[uint64][]streams.Alert // by the position of the entry that was judged
+	want   map[uint64][]streams.Alert // by the position of the entry that the alerts are about
 	got    map[uint64][]streams.Alert
 	doubly int
 }
@@ -231,8 +231,8 @@ func (r *rejudge) compare(t *testing.T) {
 	t.Logf("%d alerts on %d entries, the same as without kills", raised, len(r.want))
 }
 
-// account checks on a running pipeline that each event is in the ledger exactly once, and that the log
-// has the whole ledger and verifies.
+// account checks a running pipeline: each of total events is in the ledger exactly once, the log has the whole ledger,
+// and the log verifies.
 func account(t *testing.T, data string, total int) {
 	t.Helper()
 	op := connect(t, data, "operator")
@@ -242,7 +242,7 @@ func account(t *testing.T, data string, total int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	// The stages are idle when the intake is empty, the log has the whole ledger, and all expected
+	// The stages are idle when three things hold: the intake is empty, the log has the whole ledger, and all expected
 	// alerts exist.
 	last := settle(ctx, t, op, js, 0)
 	seen, repeats, again := readLedger(ctx, t, js, last)
@@ -270,8 +270,8 @@ func account(t *testing.T, data string, total int) {
 	}
 }
 
-// settle waits until the intake is empty and the log has the whole ledger. It returns the end of the
-// ledger.
+// settle waits until the intake is empty and the log has the whole ledger. It returns the sequence of the ledger's last
+// message.
 func settle(ctx context.Context, t *testing.T, op *nats.Conn, js jetstream.JetStream, last uint64) uint64 {
 	t.Helper()
 	for {
@@ -300,7 +300,7 @@ func settle(ctx context.Context, t *testing.T, op *nats.Conn, js jetstream.JetSt
 	}
 }
 
-// readLedger counts the entries of each event, and judges the ledger again.
+// readLedger counts the ledger entries for each event, and judges the ledger again.
 func readLedger(ctx context.Context, t *testing.T, js jetstream.JetStream, last uint64) (seen map[string]int,
 	repeats int, again *rejudge) {
 	t.Helper()
@@ -339,8 +339,8 @@ func TestKillingTheProcessLosesAndDoublesNothing(t *testing.T) {
 	p := up()
 	l := startLoad(t, connect(t, data, "agent"), events)
 	for k := range kills {
-		// The kills are spread over the load: each waits for its share of events, and comes at a random
-		// time after it.
+		// The kills are spread over the time of the load. Each waits until its share of the events is acknowledged, and
+		// then for a random time.
 		waitFor(t, l, int64(events*k/(kills+1)))
 		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
 		p.kill()

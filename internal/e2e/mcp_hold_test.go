@@ -18,9 +18,9 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved holds a call of an official client in the
-// protocol versions that can show a page: by a request of the server, and by a result that requires
-// input.
+// TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved holds a tool call of an official client. The user is shown a
+// page with the hold. MCP versions do this in two ways, by a request of the server or by a result that requires input;
+// the test tries both. After an approval the call must go on.
 func TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{Policy: acceptAll()})
@@ -92,7 +92,7 @@ func TestEachApprovalOfEqualCallsLetsOneThrough(t *testing.T) {
 	x := p.proxy(s, mcpproxy.Config{Wait: 5 * time.Second}, nil)
 	x.tools()
 	var both sync.WaitGroup
-	for range 2 { // each waits, so neither uses the other's proposal
+	for range 2 { // both calls wait at the same time, so each needs a proposal of its own
 		both.Go(func() {
 			if said, meta := x.call("send_email", "hello"); meta["verdict"] != "hold" {
 				t.Errorf("said %q, %v", said, meta)

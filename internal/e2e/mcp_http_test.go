@@ -25,13 +25,14 @@ import (
 	"lazaret/streams"
 )
 
-// everything are the tools of the official server-everything that features.mjs calls.
+// everything has the names of the tools of the official server-everything that the program features.mjs calls.
 var everything = strings.Fields(
 	`echo get-sum get-tiny-image get-structured-content get-annotated-message get-resource-links
 	get-resource-reference trigger-long-running-operation trigger-sampling-request get-roots-list trigger-elicitation-request
 	toggle-simulated-logging toggle-subscriber-updates`)
 
-// stockFeatures is a pipeline behind which programs of the stock SDK try the features of a server.
+// stockFeatures is a pipeline with the MCP proxy. Programs that use the official SDK try the features of a server
+// through the proxy.
 type stockFeatures struct {
 	t            *testing.T
 	dir, program string
@@ -39,7 +40,7 @@ type stockFeatures struct {
 	accept       []string // the command that accepts the list of tools
 }
 
-// newStockFeatures starts a pipeline. The tools' calls are at L1.
+// newStockFeatures starts a pipeline. A person who accepts the given tools in it puts their calls at L1.
 func newStockFeatures(t *testing.T, program string, tools []string) *stockFeatures {
 	t.Helper()
 	s := &stockFeatures{t: t, dir: stockNode(t, "mcp", program), program: program, data: t.TempDir()}
@@ -55,7 +56,7 @@ func newStockFeatures(t *testing.T, program string, tools []string) *stockFeatur
 	return s
 }
 
-// serve serves the servers of a configuration and returns the endpoint's URL.
+// serve starts the proxy over HTTP for the servers of a configuration, and returns the URL of its endpoint.
 func (s *stockFeatures) serve(config string) string {
 	s.t.Helper()
 	file, listen := filepath.Join(s.t.TempDir(), "servers.json"), freePort(s.t)
@@ -68,8 +69,8 @@ func (s *stockFeatures) serve(config string) string {
 	return "http://" + listen
 }
 
-// run returns the outcome of each feature. If accept is set, a person accepts the tools while the
-// program waits.
+// run runs the program, which tries features of a server, and returns the result of each feature. If accept is set, a
+// person accepts the server's tools while the program waits.
 func (s *stockFeatures) run(accept bool, args ...string) map[string]any {
 	t := s.t
 	t.Helper()
@@ -128,8 +129,9 @@ func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 			t.Errorf("%s: %d features were tried", name, len(got))
 		}
 		for f, want := range direct {
-			// The proxy reports a missing tool as a protocol error, as the specification requires, and refuses an unknown
-			// method itself, with the same code.
+			// The proxy answers an unknown method itself, with the same code as the server. So only the codes are
+			// compared. For a missing tool, the proxy returns a protocol error, as the specification requires; the
+			// server does not.
 			if f == "no such method" {
 				got[f], want = codeOf(got[f]), codeOf(want)
 			}
@@ -140,14 +142,14 @@ func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	}
 }
 
-// codeOf returns the code of an outcome that is an error, or nil.
+// codeOf returns the error code of a result, or nil if the result is not an error.
 func codeOf(outcome any) any {
 	e, _ := outcome.(map[string]any)
 	return e["error"]
 }
 
-// TestTheStockClientWithoutSessionsFindsTheSameFeaturesDirectAndProxied tries version 2026-07-28 with
-// the stock client and a stock server of the TypeScript SDK, which speaks it.
+// TestTheStockClientWithoutSessionsFindsTheSameFeaturesDirectAndProxied compares the results of a server's features
+// with and without the proxy. Client and server are from the TypeScript SDK and use protocol version 2026-07-28.
 func TestTheStockClientWithoutSessionsFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -179,7 +181,7 @@ func reachable(addr string) bool {
 	return err == nil
 }
 
-// cuttable is a server's connection that the test can cut.
+// cuttable is a connection to a server that the test can interrupt.
 type cuttable struct {
 	mcp.Connection
 	cut  chan struct{}

@@ -18,8 +18,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// ambiguousServer is a server in the language of the shell. It answers resources/read with the line that
-// the URI names, and never answers prompts/get.
+// ambiguousServer is an MCP server as a shell script. It answers resources/read with an ambiguous line, which the URI
+// selects. It never answers prompts/get.
 const ambiguousServer = `while read -r l; do
 	id=$(printf %s "$l" | sed 's/.*"id":\([^,}]*\).*/\1/')
 	case $l in
@@ -46,7 +46,7 @@ func (c *lineClient) write(line string) {
 	}
 }
 
-// hears reads the next line, and checks that it has each of the texts.
+// hears reads the next line, and checks that it contains each of the texts in want.
 func (c *lineClient) hears(want ...string) {
 	c.t.Helper()
 	got, err := c.out.ReadString('\n')
@@ -60,8 +60,9 @@ func (c *lineClient) hears(want ...string) {
 	}
 }
 
-// TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn writes bad lines to a proxy over standard input
-// and output, while a request is open. A server sends such lines too.
+// TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn sends ambiguous JSON through a proxy over standard input and
+// output, from the client and from the server, while another request is open. The sender's line must be answered with
+// an error, and the open request must go on.
 func TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
@@ -113,7 +114,7 @@ func TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn(t *testing.T) {
 	c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":50.5}}`)
 	c.write(`{"jsonrpc":"2.0","id":50,"method":"ping"}`)
 	c.hears(`"id":50,`, `still open`) // the first request is still open
-	// The refused notification is recorded beside the answers.
+	// The ledger must have four refusals: those of three answers, and that of a notification.
 	natstest.Eventually(t, time.Minute, "four refusals are recorded", func() bool {
 		return strings.Count(p.said(), "Withheld: the server's message was refused") == 4
 	})

@@ -21,8 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// endpoint serves an official server through the proxy over HTTP, at /notes/mcp, and returns its
-// address. add adds the server's tools.
+// endpoint starts the proxy over HTTP in front of an official server, at the path /notes/mcp. It returns the address.
+// add adds the server's tools.
 func (p *pipeline) endpoint(log *malformed.Log, cfg mcpproxy.Config, add func(*mcp.Server)) (addr string) {
 	t := p.t
 	t.Helper()
@@ -66,9 +66,9 @@ func (p *pipeline) endpoint(log *malformed.Log, cfg mcpproxy.Config, add func(*m
 	return l.Addr().String()
 }
 
-// TestMalformedRequestsAndKilledClientsStopNoMCP sends 10,000 malformed requests to the MCP endpoint
-// and kills 100 clients during theirs. Meanwhile another host calls a tool and another project gets its
-// verdicts. The ledger has each result that the host got once.
+// TestMalformedRequestsAndKilledClientsStopNoMCP sends 10,000 malformed requests to the MCP endpoint, and kills 100
+// clients while they send a request. Meanwhile another host calls a tool, and another project asks for verdicts. Both
+// must be answered. The ledger must have each result that the host got exactly once.
 func TestMalformedRequestsAndKilledClientsStopNoMCP(t *testing.T) {
 	long(t)
 	t.Parallel()

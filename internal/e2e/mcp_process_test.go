@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// mcpServerName is the name under which this test binary is an MCP server over standard input and
+// mcpServerName is a name under which this test binary can be started. Then it is an MCP server over standard input and
 // output.
 const mcpServerName = "test-mcp-server"
 
@@ -60,7 +60,7 @@ func serveMCP() {
 	os.Exit(0)
 }
 
-// mcpCommand returns the command of the test's MCP server.
+// mcpCommand returns the command that starts this test binary as an MCP server.
 func mcpCommand(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -74,7 +74,7 @@ func mcpCommand(t *testing.T) string {
 	return name
 }
 
-// doors is a `lazaret up` process, and an MCP client for each transport of the proxy.
+// doors is a process of `lazaret up`, and one MCP client for each transport of the proxy (its doors).
 type doors struct {
 	t        *testing.T
 	data     string
@@ -83,8 +83,8 @@ type doors struct {
 	logs     map[string]*process // of the proxies that are separate processes
 }
 
-// bothDoors starts a pipeline with accepted tools, and a proxy over standard input and output and one
-// over HTTP.
+// bothDoors starts a pipeline and two proxies: one over standard input and output, and one over HTTP. The server's
+// tools are accepted.
 func bothDoors(t *testing.T, flags ...string) *doors {
 	t.Helper()
 	d := &doors{t: t, data: t.TempDir(), sessions: make(map[string]*mcp.ClientSession), logs: make(map[string]*process)}
@@ -113,7 +113,7 @@ func bothDoors(t *testing.T, flags ...string) *doors {
 	}
 	t.Cleanup(func() { command.Wait() })
 	for door, transport := range map[string]mcp.Transport{
-		// By default this transport limits lines to 16 MiB.
+		// By default, this transport of the SDK limits a line to 16 MiB.
 		"stdio": &mcp.IOTransport{Reader: out, Writer: in, MaxLineLength: -1},
 		"HTTP":  &mcp.StreamableClientTransport{Endpoint: "http://" + listen + "/tester/mcp"},
 	} {
@@ -137,7 +137,7 @@ func bothDoors(t *testing.T, flags ...string) *doors {
 	return d
 }
 
-// accept accepts a waiting list of tools, if there is one.
+// accept accepts the list of tools that waits for approval, if there is one.
 func (d *doors) accept(key string) {
 	d.t.Helper()
 	var open []struct{ ID string }
@@ -148,8 +148,8 @@ func (d *doors) accept(key string) {
 	}
 }
 
-// review shows the waiting list of tools, and then runs the command that the output names, which signs for
-// the list.
+// review runs the command that shows the waiting list of tools. Then it runs the command that this output names, which
+// signs the acceptance of the list.
 func review(t *testing.T, data string, args ...string) string {
 	t.Helper()
 	_, sign, ok := strings.Cut(must(t, data, "mcp", "review"), "nothing was signed; to sign: lazaret ")
@@ -159,7 +159,7 @@ func review(t *testing.T, data string, args ...string) string {
 	return must(t, data, append(strings.Fields(sign), args...)...)
 }
 
-// each runs f with the client of each transport.
+// each runs f once for each transport, with the client of that transport.
 func (d *doors) each(f func(t *testing.T, c *mcp.ClientSession)) {
 	for door, c := range d.sessions {
 		d.t.Run(door, func(t *testing.T) { f(t, c) })
@@ -181,8 +181,8 @@ func callOf(t *testing.T, c *mcp.ClientSession, tool string, args sizeArgs) (str
 	return strings.Join(out, "\n"), nil
 }
 
-// TestADeadPipelineIsSaidWithinASecond kills the pipeline during a held call, and calls again after
-// that.
+// TestADeadPipelineIsSaidWithinASecond kills the pipeline while a call is held, and calls again after that. Both calls
+// must fail within a second, with a message that says why.
 func TestADeadPipelineIsSaidWithinASecond(t *testing.T) {
 	long(t)
 	d := bothDoors(t, "--wait", "1m")
@@ -225,8 +225,8 @@ func TestADeadPipelineIsSaidWithinASecond(t *testing.T) {
 	})
 }
 
-// TestGarbageOfAServerIsSkippedAndItsCrashIsSaid runs a server that writes lines that are not messages,
-// and ends during a call.
+// TestGarbageOfAServerIsSkippedAndItsCrashIsSaid runs a server that writes lines that are not messages. The proxy must
+// skip them. Then the server ends during a call, and the caller must be told.
 func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -252,8 +252,8 @@ func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 	})
 }
 
-// TestGreatResultsComeThroughInBoundedMemory reads results of 20 MB over each transport, several at
-// once, and checks the memory of the proxies.
+// TestGreatResultsComeThroughInBoundedMemory reads results of 20 MB over each transport, several at the same time. The
+// memory of the proxies must stay below a limit.
 func TestGreatResultsComeThroughInBoundedMemory(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// A server's response has names that readers parse differently. The client gets an error instead, and
-// the ledger records that.
+// A server's response repeats a name, so that two readers can understand it differently. The client must get an error
+// instead, and the ledger must record the refusal.
 func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
@@ -51,8 +51,9 @@ func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 	}
 }
 
-// TestMessagesOfAServerKeepTheirOrder has a server write requests, notifications and responses at once. Recording
-// takes longer for the first ones.
+// TestMessagesOfAServerKeepTheirOrder lets a server send requests, notifications and responses at once. The first
+// messages are long, so recording them takes longer. The client must still get all messages in the order in which they
+// were sent.
 func TestMessagesOfAServerKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
@@ -102,8 +103,9 @@ func TestMessagesOfAServerKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestAnAnswerToARequestThatTheServerDidNotGetIsDropped has a server answer the client's request for the list of
-// tools. The proxy answers this request, with the accepted tools.
+// TestAnAnswerToARequestThatTheServerDidNotGetIsDropped lets a server answer a request that the proxy did not forward:
+// the client's request for the list of tools. The client must not get the server's answer. The proxy itself answers,
+// with the accepted tools.
 func TestAnAnswerToARequestThatTheServerDidNotGetIsDropped(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
@@ -124,14 +126,14 @@ func TestAnAnswerToARequestThatTheServerDidNotGetIsDropped(t *testing.T) {
 	}
 }
 
-// rawProxied is a proxy between a client and a server that write JSON directly.
+// rawProxied is a proxy between a client and a server that send JSON directly, without an SDK.
 type rawProxied struct {
 	p      *pipeline
 	ctx    context.Context
 	client mcp.Connection
 }
 
-// reply returns the response to a request with these members.
+// reply returns the JSON of the response to a request. members is its last part: the result or the error.
 func reply(r *jsonrpc.Request, members string) string {
 	id, _ := json.Marshal(r.ID.Raw())
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, id, members)
@@ -178,7 +180,7 @@ func (p *pipeline) rawProxy(serve func(r *jsonrpc.Request, say func(line string)
 	return &rawProxied{p, ctx, conns[0]}
 }
 
-// ask sends a request, and returns its response and all earlier messages.
+// ask sends a request. It returns the response, and the messages that came before the response.
 func (x *rawProxied) ask(n float64, method, params string) (r *jsonrpc.Response, before []string) {
 	x.p.t.Helper()
 	id, err := jsonrpc.MakeID(n)
@@ -222,7 +224,8 @@ func (p *pipeline) said() string {
 
 const offersRead = `"result":{"tools":[{"name":"read_it","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`
 
-// An ambiguous or missing result is answered as an error of the tool, and the ledger records that.
+// A tool returns an ambiguous result, or none. The client must get an error of the tool instead, and the ledger must
+// record the refusal.
 func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
@@ -256,7 +259,7 @@ func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
 	}
 }
 
-// Text anywhere in a server's message is in the ledger before the client receives it.
+// Each word in a server's messages, at whatever place, must be in the ledger before the client gets the message.
 func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -343,8 +346,8 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 	}
 }
 
-// A list of tools that ingest rejects is reported in the same call. It does not hold the session once
-// the server offers another list.
+// Ingest rejects a list of tools. The next tool call must report this. After the server offers another list, the
+// session must no longer be held because of it.
 func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -367,8 +370,8 @@ func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 	}
 }
 
-// A tool's result that ingest rejects is not shown, the host gets the reason in the same call, and the
-// session continues.
+// Ingest rejects the result of a tool. The result must not be shown, the host must get the reason in the answer to the
+// same call, and the session must go on.
 func TestPromiseA10ARejectedResultIsSaidInTheSameCall(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})

@@ -27,8 +27,8 @@ import (
 	"lazaret/streams"
 )
 
-// acceptAll returns the default policy with a standing permission for catalogues, for tests about
-// something else.
+// acceptAll returns the default policy with a standing permission that accepts all tool catalogues. It is for tests
+// that are not about catalogues.
 func acceptAll() []byte {
 	return fmt.Appendf(nil, `%s
 standing:
@@ -36,7 +36,7 @@ standing:
 `, policy.Default, time.Now().AddDate(0, 1, 0).UTC().Format(time.RFC3339))
 }
 
-// proxied is an MCP client and server of the official SDK with the proxy in between.
+// proxied is an MCP client and an MCP server of the official SDK, with the proxy between them.
 type proxied struct {
 	t       *testing.T
 	server  *mcp.Server
@@ -130,7 +130,8 @@ func (x *proxied) tools() []string {
 	return out
 }
 
-// call calls a tool and returns its text, and the verdict in a result of the proxy itself.
+// call calls a tool. It returns the text of the result and, if the result comes from the proxy itself, the verdict in
+// it.
 func (x *proxied) call(name, text string) (string, map[string]any) {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -158,7 +159,8 @@ func (x *proxied) heardChange() {
 	}
 }
 
-// observations returns the observations in the ledger. A verdict ensures that all are there.
+// observations returns the observations in the ledger. It first asks for a verdict, because a verdict comes after all
+// earlier observations.
 func (p *pipeline) observations() []streams.ObservationEntry {
 	p.t.Helper()
 	p.decide(read("look"))
@@ -173,7 +175,7 @@ func (p *pipeline) observations() []streams.ObservationEntry {
 	return out
 }
 
-// openHolds returns the open holds with their content.
+// openHolds returns the open holds with their bodies.
 func (p *approving) openHolds() []arbiter.Hold {
 	p.t.Helper()
 	var page []arbiter.Hold
@@ -246,7 +248,7 @@ func TestAProxysCallsAreProposedAndItsResultsAreObserved(t *testing.T) {
 		t.Errorf("%s was carried out", name)
 	default:
 	}
-	// The message of a failing tool is also shown and observed.
+	// If a tool fails, its error message must be shown and recorded as an observation too.
 	r, err := x.session.CallTool(p.ctx, &mcp.CallToolParams{Name: "fail_to_read", Arguments: textArgs{}})
 	if err != nil || !r.IsError {
 		t.Fatalf("%+v, %v", r, err)
@@ -346,11 +348,11 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	if said, _ := x.call("read_note", "milk"); said != "note: milk" {
 		t.Errorf("accepted: %q", said)
 	}
-	// Another run of the proxy finds the list accepted.
+	// A second run of the proxy must show the list as accepted.
 	if got := p.proxy(newServer(), wait, nil).tools(); len(got) != 1 {
 		t.Errorf("a second run shows %v", got)
 	}
-	// The server changes the tool behind the name.
+	// drift replaces the tool read_note of the server by another one with the same name.
 	drift := func(description string) {
 		s.RemoveTools("read_note")
 		addTool(s, "read_note", description,
@@ -374,7 +376,7 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	if said, meta := x.call("read_note", "milk"); said != "new" {
 		t.Errorf("accepted again: %q, %v", said, meta)
 	}
-	// The earlier list is still accepted according to the ledger.
+	// The ledger still has the acceptance of the earlier list. So the earlier list needs no new one.
 	drift("Reads a note.")
 	x.heardChange()
 	if said, meta := x.call("read_note", "milk"); said != "new" {
@@ -388,14 +390,14 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	if said, meta := x.call("read_note", "milk"); meta["verdict"] != "deny" {
 		t.Errorf("rejected: %q, %v", said, meta)
 	}
-	// Its hidden text was detected although it was never shown.
+	// The list was never shown to the model, but the sentinels must have found its hidden text.
 	if p.alertsOf("tool-poisoning") == 0 {
 		t.Error("no alert about the hidden text")
 	}
 }
 
-// A server's instructions are accepted with its tools. When they change, the tools must be accepted
-// again, and the approver sees the instructions.
+// A server's instructions are accepted together with its tools. When the instructions change, the tools must be held
+// until a person accepts them again. The person must see the new instructions.
 func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -448,8 +450,8 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 	}
 }
 
-// The approver of a list of tools sees the tools completely, with their schemas and the sentinels'
-// findings. The list of holds shows the findings as the reason.
+// A person who decides on a list of tools must see the tools with their complete schemas, and the sentinels' findings.
+// The list of holds must show the findings as the reason.
 func TestPromiseA11AHeldCatalogueIsShownWithItsSchemasAndAlerts(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -529,7 +531,7 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "it means milk"}}, nil
 		},
-	}, "2025-11-25") // later versions have no requests from the server
+	}, "2025-11-25") // in later versions, a server sends no requests
 	if i := x.session.InitializeResult(); i.Instructions != "Keep notes short." || i.ServerInfo.Name != "notes" ||
 		!i.Capabilities.Tools.ListChanged {
 		t.Errorf("%+v", i)
@@ -577,7 +579,7 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 		Arguments: map[string]any{"server": "x"}}); err == nil {
 		t.Error("a tool that the server does not offer was called")
 	}
-	// All text that a model could read is in the ledger.
+	// Each text that a model could have read must be in the ledger.
 	var words []string
 	for _, o := range p.observations() {
 		for _, b := range o.Blocks {

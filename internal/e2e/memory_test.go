@@ -13,9 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt handles an incident with the commands: the
-// beliefs from a page, their descendants, their earlier state, and their signed quarantine and
-// restoration.
+// TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt handles an incident with the commands. They must list the
+// beliefs from a page, the beliefs that derive from these, and their earlier state. Then the beliefs are quarantined
+// and restored by signed orders.
 func TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
@@ -96,7 +96,7 @@ func TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt(t *testing.T) {
 	if out := run(0, "beliefs", "confirm", page, "--key", key); !strings.Contains(out, "CONFIRM") {
 		t.Errorf("%s", out)
 	}
-	// It now has independent support, so it is excluded from the quarantine of its session.
+	// The confirmation gave the belief independent support. So the quarantine of its source must spare it.
 	if out := run(0, "beliefs", "quarantine", "--source", "https://shop.example", "--dry-run"); !strings.Contains(out,
 		"1 spared") {
 		t.Errorf("%s", out)

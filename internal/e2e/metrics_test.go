@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// get requests a page of a process's metrics server.
+// get requests a page from a process's metrics server. It returns the body and the status code.
 func get(t *testing.T, addr, path string) (string, int) {
 	t.Helper()
 	c := http.Client{Timeout: 10 * time.Second}
@@ -35,7 +35,7 @@ func get(t *testing.T, addr, path string) (string, int) {
 	return string(b), r.StatusCode
 }
 
-// scrape returns the metrics of Lazaret by name and labels.
+// scrape returns the values of Lazaret's metrics. The key is the name of a metric with its labels.
 func scrape(t *testing.T, addr string) map[string]string {
 	t.Helper()
 	page, code := get(t, addr, "/metrics")
@@ -51,7 +51,7 @@ func scrape(t *testing.T, addr string) map[string]string {
 	return out
 }
 
-// expect waits until metrics have these values, because counters lag behind.
+// expect waits until the metrics have the values in want. It waits because counters are updated with a delay.
 func expect(t *testing.T, addr string, want map[string]string) {
 	t.Helper()
 	var wrong string
@@ -70,7 +70,7 @@ func expect(t *testing.T, addr string, want map[string]string) {
 	})
 }
 
-// ruleSet packs rules with a group core that has the pack p.
+// ruleSet packs rules as a rule set with one group, core, which has one pack, p.
 func ruleSet(t *testing.T, text string) []byte {
 	t.Helper()
 	b, err := rules.Pack(fstest.MapFS{

@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// stockNode copies Node programs with their files to a folder, installs their packages there and
+// stockNode copies Node programs with the files that they need to a folder, and installs their packages there. It
 // returns the folder.
 func stockNode(t *testing.T, from string, programs ...string) string {
 	t.Helper()

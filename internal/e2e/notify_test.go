@@ -20,11 +20,10 @@ import (
 	"lazaret/streams"
 )
 
-// receiverName is the name under which this test binary is a webhook receiver.
+// receiverName is a name under which this test binary can be started. Then it is a receiver of webhooks.
 const receiverName = "test-receiver"
 
-// receive accepts webhooks at an address, and appends the ids of their notifications to a file before
-// it answers.
+// receive accepts webhooks at an address. It appends the id of each notification to a file before it answers.
 func receive(address, file string) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -50,7 +49,7 @@ func receive(address, file string) {
 	os.Exit(1)
 }
 
-// taken returns how often each notification was received.
+// taken reads the file of a receiver and returns how often each notification was received.
 func taken(t *testing.T, file string) map[string]int {
 	t.Helper()
 	f, err := os.Open(file)
@@ -65,7 +64,7 @@ func taken(t *testing.T, file string) map[string]int {
 	return out
 }
 
-// dueIn returns the number of alerts and holds in the ledger.
+// dueIn returns the number of alerts and holds in the ledger. Each of them needs a notification.
 func dueIn(t *testing.T, nc *nats.Conn) (n int) {
 	t.Helper()
 	js, err := jetstream.New(nc)

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestARunningPipelineSendsSpans starts lazaret up with a receiver, and sends the rest
-// with lazaret otel. internal/otel tests the content of the spans.
+// TestARunningPipelineSendsSpans starts lazaret up with a receiver of spans, and runs lazaret otel for the spans that
+// lazaret up has not sent. The receiver must get spans. Their content is tested in internal/otel.
 func TestARunningPipelineSendsSpans(t *testing.T) {
 	long(t)
 	t.Parallel()

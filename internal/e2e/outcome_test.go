@@ -34,7 +34,7 @@ func TestAnOutcomeThatIsNotOfItsActionIsAnIncident(t *testing.T) {
 		}
 	}
 	report("a1", "ok", released.Digest)
-	report("a1", "ok", "")      // a repeat by an executor that sends no digests
+	report("a1", "ok", "")      // the same outcome again, from an executor that sends no digests
 	report("a2", "skipped", "") // not executed
 	report("a1", "ok", held.Digest)
 	report("a2", "ok", held.Digest)

@@ -45,7 +45,7 @@ func (b block) place() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
 var hidden = regexp.MustCompile(`^<!-- (test|file): (.*) -->$`)
 
-// readBlocks returns the blocks of a page in order.
+// readBlocks returns the blocks of a page in the order of the page.
 func readBlocks(t *testing.T, root, page string) []block {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, page))
@@ -111,7 +111,7 @@ func (b block) steps() []step {
 	return out
 }
 
-// shell is a bash process that runs the commands of a page.
+// shell is a bash process in which the commands of a page run, one after the other.
 type shell struct {
 	t     *testing.T
 	dir   string
@@ -120,7 +120,7 @@ type shell struct {
 	kill  func()
 	ports *strings.Replacer
 	ids   map[string]string // id on the page → id in this run
-	last  map[string]string // the last printed id, by its first letter
+	last  map[string]string // by its first letter, which gives the kind: the last id that was printed
 }
 
 func newShell(t *testing.T, dir string, env []string, ports *strings.Replacer) *shell {
@@ -152,7 +152,7 @@ func newShell(t *testing.T, dir string, env []string, ports *strings.Replacer) *
 
 const commandEnds = "--- the command ended with "
 
-// run runs a command and returns its output and exit code.
+// run runs a command. It returns the output and the exit code.
 func (s *shell) run(command string) (string, string) {
 	s.t.Helper()
 	if _, err := fmt.Fprintf(s.in, "{ %s\n} </dev/null 2>&1\necho \"%s$?\"\n", command, commandEnds); err != nil {
@@ -187,7 +187,7 @@ var (
 	exitSaid = regexp.MustCompile(`exit (?:code )?(\d+)`)
 )
 
-// here returns a command of a page with the ids and ports of this run.
+// here returns a command of a page with the ids and ports of this run in the place of those on the page.
 func (s *shell) here(command string) string {
 	command = s.ports.Replace(command)
 	command = standing.ReplaceAllStringFunc(command, func(w string) string { return s.last[kindOf[w]] })
@@ -202,8 +202,8 @@ func (s *shell) here(command string) string {
 	})
 }
 
-// pattern converts an output line to a regular expression, and returns the ids that its groups stand
-// for.
+// pattern converts a line of output on a page to a regular expression. Each group of the expression matches an id.
+// pattern also returns these ids as they are on the page.
 func (s *shell) pattern(line string) (*regexp.Regexp, []string) {
 	var ids []string
 	var b strings.Builder
@@ -224,7 +224,8 @@ func (s *shell) pattern(line string) (*regexp.Regexp, []string) {
 			c := counted.FindStringSubmatch(w)
 			b.WriteString(regexp.QuoteMeta(c[1]+c[2]) + `[0-9a-f]+(?:\.\d+)?`)
 		case !strings.ContainsFunc(w, func(r rune) bool { return (r < '0' || r > '9') && r != '.' }):
-			b.WriteString(`\d+(?:\.\d+)?`) // a number of three digits or more, or a position of a ledger entry
+			// a number of three digits or more, or the position of a ledger entry, may differ
+			b.WriteString(`\d+(?:\.\d+)?`)
 		case !strings.ContainsAny(w, "0123456789"):
 			b.WriteString(regexp.QuoteMeta(w))
 		case s.ids[w] != "":
@@ -238,7 +239,8 @@ func (s *shell) pattern(line string) (*regexp.Regexp, []string) {
 	return regexp.MustCompile(b.String()), ids
 }
 
-// compare compares the lines of a page with an output. It returns the first missing line.
+// compare compares the lines that a page shows with the output of a command. It returns the first line that the output
+// does not have.
 func (s *shell) compare(shown []string, output string) (string, bool) {
 	have := strings.Split(strings.TrimRight(output, "\n"), "\n")
 	have = slices.DeleteFunc(have, func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -273,10 +275,10 @@ func (s *shell) compare(shown []string, output string) (string, bool) {
 	return "", true
 }
 
-// answers matches commands whose exit code is a verdict.
+// answers matches the commands whose exit code is a verdict: 10 and 11 are not failures.
 var answers = regexp.MustCompile(`lazaret (decide|remember|recall|gate|import|policy explain)\b`)
 
-// try runs a command of a page and compares the output.
+// try runs a command of a page and compares its output with the page.
 func (s *shell) try(b block, st step) {
 	s.t.Helper()
 	command := s.here(st.command)
@@ -310,8 +312,7 @@ func (s *shell) try(b block, st step) {
 	}
 }
 
-// background starts a command that runs until the end of the page, and waits until it has printed a
-// line.
+// background starts a command that runs until the end of the page. It waits until the command has printed a line.
 func (s *shell) background(command string) {
 	s.t.Helper()
 	out := filepath.Join(s.t.TempDir(), "out")
@@ -324,7 +325,7 @@ func (s *shell) background(command string) {
 	})
 }
 
-// write writes a block to the file that the page names.
+// write writes a block to the file that the page names for it.
 func (b block) write(t *testing.T, dir string) {
 	t.Helper()
 	path := filepath.Join(dir, b.file)
@@ -341,7 +342,7 @@ func (b block) write(t *testing.T, dir string) {
 	}
 }
 
-// check runs or validates a block according to its kind.
+// check runs the commands of a block or checks that its data is valid, depending on the kind of block.
 func (s *shell) check(b block, unrun map[string]bool) {
 	s.t.Helper()
 	if b.file != "" {
@@ -391,7 +392,7 @@ func (s *shell) check(b block, unrun map[string]bool) {
 	}
 }
 
-// freshClone copies the files of the checkout as in a clone.
+// freshClone returns a folder with the files that a clone of the repository has.
 func freshClone(t *testing.T) string {
 	t.Helper()
 	list, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "-co", "--exclude-standard").Output()
@@ -407,7 +408,7 @@ func freshClone(t *testing.T) string {
 	return dir
 }
 
-// linked returns a folder with links to the files of a clone, without its data.
+// linked returns a folder with links to the files of a clone. The clone's data folder is left out.
 func linked(t *testing.T, clone string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -432,8 +433,8 @@ var offered = map[string]*regexp.Regexp{
 	"4281": regexp.MustCompile(`http://localhost:\d+/login`),
 }
 
-// pipelineOfAPage runs a pipeline in a folder, by make run or directly, and returns a replacer of the
-// default ports by the actual ones.
+// pipelineOfAPage starts a pipeline in a folder, by make run or directly. It returns a replacer for the text of a page:
+// default ports become those of the pipeline.
 func pipelineOfAPage(t *testing.T, dir string, env []string, command ...string) *strings.Replacer {
 	t.Helper()
 	p := startWith(t, func(c *exec.Cmd) {
@@ -452,7 +453,7 @@ func pipelineOfAPage(t *testing.T, dir string, env []string, command ...string) 
 			syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		}
 	})
-	// Use the test's own folders and ports, and no minute of waiting.
+	// In commands, also replace folders and other ports by those of the test, and shorten a wait of a minute.
 	at := t.TempDir()
 	pairs := []string{"wait=60s", "wait=1s", "/backup", at + "/backup", "/safe", at + "/safe"}
 	for _, usual := range []string{"8780"} {

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// The policy gives a group more time than the front waits. The caller is told, and gets the verdict
-// later.
+// The policy gives a sentinel group more time than the front waits for a verdict. The caller must be told that the
+// verdict is pending, and must get it by asking again.
 func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testi
 		!rep.Until.After(time.Now()) || rep.Until.After(time.Now().Add(3*time.Second)) {
 		t.Fatalf("%s", m.Data)
 	}
-	// Another proposal with its id is pending too, instead of timing out.
+	// Another proposal with the same id must also be reported as pending. It must not time out.
 	if m, err = p.agent.Request("lz.svc.decide.demo.agent",
 		[]byte(`{"id":"a1","session":"s","tool":"ledger.update_page"}`), 5*time.Second); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testi
 		rep.Error.Code != streams.CodePending {
 		t.Errorf("of a reused id: %s", m.Data)
 	}
-	// The client repeats the request until there is a verdict.
+	// The Go client repeats the request until there is a verdict.
 	c, err := client.New(p.agent, "demo", "agent")
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ func action(session, tool, args string) *streams.Action {
 	return a
 }
 
-// withPolicy returns the shipped policy with text appended.
+// withPolicy returns a configuration with the shipped policy and more text at its end.
 func withPolicy(more string) embedded.Config {
 	return embedded.Config{Policy: []byte(string(policy.Default) + more)}
 }
@@ -44,7 +44,7 @@ protected:
 		{"fetch_page", `{"url":"http://[::ffff:10.0.0.1]/"}`, streams.Deny, streams.CodeEgress},
 		{"read_file", `{"path":"notes.txt"}`, streams.Allow, ""},
 		{"read_file", `{"path":"/work/../etc/shadow"}`, streams.Deny, streams.CodeProtected},
-		// The list of allowed destinations lowers no level.
+		// That a destination is in the list of allowed ones does not lower the level of a tool.
 		{"send_email", `{"to":"x@api.example.com"}`, streams.Hold, streams.CodeFloor},
 	} {
 		if v := p.decide(action("s", c.tool, c.args)); v.Verdict != c.want || c.code != "" && !has(v, c.code) {
@@ -86,7 +86,7 @@ func TestCataloguesRaiseLevelsAndNeverLowerThem(t *testing.T) {
 			t.Errorf("%s: %s %s %+v", tool, v.Verdict, v.Level, v.Reasons)
 		}
 	}
-	// The server withdraws the hint; that has no effect.
+	// The server no longer gives the hint destructiveHint. The tool must keep its level.
 	tools(`{"destructiveHint":false,"readOnlyHint":true}`)
 	if v := p.decide(action("s", "get_user", "")); v.Verdict != streams.Hold {
 		t.Errorf("after the hint was taken back: %s", v.Verdict)

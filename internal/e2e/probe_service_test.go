@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestAProbeThatFailsOpensAnIncident runs probes as a service. One of them has a false expectation: it
-// opens one incident, and adds to it.
+// TestAProbeThatFailsOpensAnIncident runs probes as a service. One of them expects a wrong result, so it fails each
+// time. The first failure must open an incident. The later ones must be added to it.
 func TestAProbeThatFailsOpensAnIncident(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -11,8 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// TestProbesFromTheCommandLine runs single scenarios; internal/probe has a test
-// that runs them all.
+// TestProbesFromTheCommandLine runs single scenarios with the command. A test of internal/probe runs all scenarios.
 func TestProbesFromTheCommandLine(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -46,7 +45,7 @@ func TestProbesFromTheCommandLine(t *testing.T) {
 	if out, code := run("--pack", pack); code != 2 || !strings.Contains(out, "1 failed") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	// With a running pipeline, in the probes' own projects.
+	// The probes run in projects of their own in a running pipeline.
 	p := start(t, "lazaret is up", "lazaret", "up", "--data", filepath.Join(pack, "data"), "--listen", freePort(t))
 	if out, code := run("--running", "--data", filepath.Join(pack, "data"), "sleeper-memory",
 		"restart-changes-nothing"); code != 0 || !strings.Contains(out, "1 passed, 0 failed, 1 skipped") {

@@ -23,7 +23,7 @@ import (
 	"lazaret/internal/natsconn"
 )
 
-// bin is the folder of the programs, which are built once.
+// bin is the folder of the programs. They are built once for all tests.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -66,8 +66,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// long skips a test of more than five seconds with -short (make test). make ci runs all tests, and
-// racedTests with the race detector.
+// long skips a test with -short (make test) because it takes more than five seconds. make ci runs all tests without
+// -short. With the race detector, the test is not skipped.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() && !raced {
@@ -99,13 +99,13 @@ func (p *process) output() string {
 	return p.out.String()
 }
 
-// start starts a program and waits until its output contains ready.
+// start starts a program and waits until its output contains the text ready.
 func start(t *testing.T, ready string, name string, args ...string) *process {
 	t.Helper()
 	return startWith(t, func(*exec.Cmd) {}, ready, name, args...)
 }
 
-// startWith is like start, and calls change with the command before the command is started.
+// startWith is like start. Before it starts the command, it calls change with it.
 func startWith(t *testing.T, change func(*exec.Cmd), ready string, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, cmd: exec.Command(filepath.Join(bin, name), args...), done: make(chan struct{})}
@@ -152,7 +152,8 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// interrupt sends an interrupt like Ctrl-C, waits for the end and checks that it was clean.
+// interrupt sends a process the signal of Ctrl-C, waits until the process has ended, and checks that its exit code is
+// 0.
 func (p *process) interrupt() {
 	p.t.Helper()
 	p.signal(syscall.SIGINT)
@@ -166,7 +167,7 @@ func (p *process) interrupt() {
 	}
 }
 
-// command runs `lazaret` with a data folder and returns its output and exit code.
+// command runs `lazaret` with a data folder. It returns the output and the exit code.
 func command(t *testing.T, data string, args ...string) (string, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -180,9 +181,9 @@ func command(t *testing.T, data string, args ...string) (string, int) {
 	return string(out), c.ProcessState.ExitCode()
 }
 
-// must runs a command that must succeed.
+// must runs a command and fails the test if the command fails.
 //
-// It verifies a log twice, because the first verification has no earlier checkpoint to compare with.
+// If the command verifies a log, must runs it twice: the first time there is no earlier checkpoint to compare with.
 func must(t *testing.T, data string, args ...string) string {
 	t.Helper()
 	if len(args) > 1 && args[0] == "audit" && args[1] == "verify" {
@@ -200,8 +201,8 @@ func must(t *testing.T, data string, args ...string) string {
 // ports counts the ports that freePort has tried.
 var ports atomic.Uint32
 
-// freePort returns an unused address, so that a restarted server has the same one. Its port is below those
-// that the kernel gives to connections and to other listeners, and no test gets the port of another.
+// freePort returns an address that no process uses. A server can be restarted on the same address. The port is below
+// the ports that the kernel assigns by itself, and freePort returns no port twice.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -215,7 +216,7 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// connect opens a connection that reconnects after restarts of the server.
+// connect opens a connection for a role. It reconnects when the server has restarted.
 func connect(t *testing.T, data, role string) *nats.Conn {
 	t.Helper()
 	f := natsconn.Flags{Data: data}

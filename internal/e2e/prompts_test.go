@@ -10,8 +10,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// The commands of docs/console.md, "Prompts", from a proposal to the alert on a session that runs
-// another text.
+// The test runs the commands of the section "Prompts" of docs/console.md, from the proposal of a prompt to the alert
+// about a session that uses another text.
 func TestPromptsFromTheCommandLine(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -41,14 +41,14 @@ func TestPromptsFromTheCommandLine(t *testing.T) {
 	first, second := file("first.md", "Help politely.\n"), file("second.md", "Help politely.\x1b[2K\nPromise nothing.\n")
 	exits(10, "hold", "prompts", "register", "support", first)
 	exits(0, "+Help politely.", "prompts", "accept")
-	// Another proposal may wait between the look and the signature.
+	// Without the id of a hold, --yes must be refused: another proposal may have come since the person looked.
 	exits(1, "needs the HOLD", "prompts", "accept", "--yes", "--key", key)
 	exits(1, "needs the HOLD", "mcp", "review", "--yes", "--key", key)
 	exits(2, "has no prompt support", "prompts", "show", "support")
 	accept()
 	exits(2, "0 prompts", "prompts", "accept")
 	exits(10, "hold", "prompts", "register", "support", second)
-	// An escape sequence in the proposal is displayed and does not reach the terminal.
+	// An escape sequence in the proposed text must be shown as text. It must not reach the terminal.
 	exits(0, `+Help politely.\x1b[2K`, "prompts", "accept")
 	accept()
 	exits(0, "Help politely.\n", "prompts", "show", "support@1")

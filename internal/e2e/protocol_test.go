@@ -24,7 +24,7 @@ import (
 	"lazaret/streams"
 )
 
-// pipeline is a complete pipeline in this process, with the agent's client.
+// pipeline is a complete pipeline in this process, with a client for the agent.
 type pipeline struct {
 	t     *testing.T
 	data  string
@@ -73,7 +73,7 @@ func read(session string) *streams.Action {
 	return &streams.Action{Head: streams.Head{Session: session}, Tool: "read_file"}
 }
 
-// publish stores raw bytes in the intake as the agent.
+// publish publishes bytes to the intake with the agent's credential. It returns their intake sequence.
 func (p *pipeline) publish(subject, body string) uint64 {
 	p.t.Helper()
 	js, err := jetstream.New(p.agent)
@@ -87,7 +87,7 @@ func (p *pipeline) publish(subject, body string) uint64 {
 	return ack.Sequence
 }
 
-// entries reads the ledger entries of a type so far.
+// entries returns the entries of a type that are in the ledger now.
 func (p *pipeline) entries(typ streams.Type) []streams.Entry {
 	p.t.Helper()
 	st, err := p.js.Stream(p.ctx, streams.LedgerStream)
@@ -156,7 +156,8 @@ func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
 		base64.StdEncoding.EncodeToString([]byte(bad))) {
 		t.Errorf("the live copy is %v, %v", m, err)
 	}
-	// Bytes without a session may belong to any session of the agent.
+	// The observation was rejected, and its bytes name no session. So every session of the agent may have seen the
+	// content.
 	p.publish("lz.in.demo.agent.obs.tool", "\xff\xfe not JSON")
 	if v := p.decide(read("s2")); !has(v, streams.CodeUnseen) {
 		t.Errorf("after bytes without a session: %+v", v)
@@ -168,8 +169,8 @@ func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
 	if v := p.decide(read("s3")); v.Verdict != streams.Allow {
 		t.Errorf("in a new session: %+v", v)
 	}
-	// The credential does not permit unknown kinds and origins. An oversized but storable event is
-	// rejected, and the partition continues.
+	// An event that is larger than the limit but not too large for the stream must be rejected. The partition must go
+	// on. (The agent's credential does not permit unknown kinds and origins, so these are not tested here.)
 	p.publish("lz.in.demo.agent.obs.tool", `{"id":"big","session":"s4","content":"`+strings.Repeat("x",
 		streams.DefaultMaxEvent)+`"}`)
 	if v := p.decide(read("s4")); !has(v, streams.CodeUnseen) {
@@ -213,7 +214,8 @@ func TestTheSameRequestTwiceIsOneProposal(t *testing.T) {
 	if n := len(p.entries(streams.TypeAction)); n != 1 {
 		t.Errorf("%d proposals", n)
 	}
-	// The verdict on one action is not valid for another one with its id, which is judged as itself.
+	// An action is sent with the id of another action. It must not get that action's verdict. It must be judged by
+	// itself, under another id.
 	other := p.decide(&streams.Action{Head: streams.Head{ID: "b1", Session: "s"}, Tool: "read_file"})
 	if other.Verdict != streams.Allow {
 		t.Fatalf("%+v", other)
@@ -370,7 +372,7 @@ func TestAHoldExpiresAndIsNotDenied(t *testing.T) {
 		h.Reason.Verdict == streams.Deny {
 		t.Errorf("%+v, %v", h, err)
 	}
-	// Nothing else happens in the partition, so the due entry caused it.
+	// No other event comes in this partition. So only the due entry can have caused the change.
 	if n := len(p.entries(streams.TypeDue)); n != 1 {
 		t.Errorf("%d due entries", n)
 	}

@@ -39,7 +39,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	}
 	vs := trust.Verifiers(keys.RoleAuditor)
 
-	// Two agents use the same id; each gets a proof of its own event.
+	// Two agents use the same event id. Each must get a proof of its own event.
 	v, err := h.c.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file",
 		Args: jsontext.Value(`{"path":"mine"}`)})
 	if err != nil {
@@ -104,7 +104,8 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	code(h.c, &streams.ProveRequest{}, streams.CodeInvalid)
 	code(h.c, &streams.ProveRequest{ID: "no id"}, streams.CodeInvalid)
 
-	// A credential can only ask for its own agent, and a malformed request is answered.
+	// A credential may ask for proofs only in the name of its own agent. A malformed request must be answered with an
+	// error.
 	nc := connect(t, data, "other.bot")
 	if m, err := nc.Request("lz.svc.prove.demo.agent", []byte(`{"id":"a1"}`), 500*time.Millisecond); err == nil {
 		t.Errorf("it may ask as somebody else: %s", m.Data)
@@ -120,7 +121,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 		}
 	}
 
-	// The proof is verified with only the public key.
+	// A proof must be verifiable with the auditor's public key alone.
 	rep, err := h.c.Prove(h.ctx(), &streams.ProveRequest{ID: "a1", Payload: true})
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// notRun has the blocks that no test runs, by page and beginning of their first command, with the
-// reason.
+// notRun has the blocks that no test runs, with the reason. The key is the page and the beginning of the block's first
+// command.
 var notRun = map[string]string{
 	"docs/tour.md: export XDG_CONFIG_HOME":      natsCLI,
 	"docs/protocol.md: nats --context":          natsCLI,
@@ -55,11 +55,12 @@ const (
 	mcpServer = "it needs servers from npm; TestToolsAreCalledOnceAPersonAcceptedThem plays the story"
 )
 
-// ownPipeline are the pages whose commands would disturb other pages.
+// ownPipeline are the pages that get a pipeline of their own, because their commands would disturb the other pages.
 var ownPipeline = []string{"docs/rules.md", "docs/forgetting.md", "docs/audit.md",
 	"docs/operations.md", "docs/policy.md", "docs/hooks.md"}
 
-// A newcomer follows the README in a fresh clone, then the tour, then the other pages.
+// The test runs the commands in the order in which a newcomer reads: the README in a fresh clone, then the tour, then
+// the other pages.
 func TestTheCommandsOfTheREADMEAndTheDocsWork(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -103,7 +104,7 @@ func TestTheCommandsOfTheREADMEAndTheDocsWork(t *testing.T) {
 	}
 	order := []string{"README.md", "docs/tour.md"}
 	for _, p := range pages {
-		// A test of cmd/lazaret parses the examples of the manual.
+		// docs/cli.md is left out: a test of cmd/lazaret checks its examples.
 		if name := "docs/" + filepath.Base(p); name != "docs/cli.md" && !slices.Contains(order, name) {
 			order = append(order, name)
 		}
@@ -121,7 +122,8 @@ func TestTheCommandsOfTheREADMEAndTheDocsWork(t *testing.T) {
 			if slices.Contains(ownPipeline, page) {
 				dir = linked(t, clone)
 				mine = pipelineOfAPage(t, dir, env, "bin/lazaret", "up", "--data", "data", "--listen", "127.0.0.1:0")
-				// The pages show an empty intake. Ingest purges it up to two seconds after the first commands.
+				// The output on the pages shows an empty intake. It may take two seconds after the first commands until
+				// ingest empties it.
 				natstest.Eventually(t, time.Minute, "an empty intake", func() bool {
 					top := exec.Command(filepath.Join(dir, "bin/lazaret"), "top", "--once", "--interval", "0")
 					top.Dir, top.Env = dir, env

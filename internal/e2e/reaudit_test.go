@@ -23,7 +23,7 @@ import (
 	"lazaret/streams"
 )
 
-// reopen connects to a pipeline that was started on its data.
+// reopen makes new connections after the pipeline was started again on the same data.
 func (p *pipeline) reopen() {
 	p.t.Helper()
 	var err error
@@ -66,7 +66,8 @@ func (p *pipeline) belief(id string) ingest.Belief {
 	return ans.Beliefs[0]
 }
 
-// runs returns the chunks of each re-audit in the demo project's partition, in ledger order.
+// runs returns the entries of each re-audit in the partition of the project demo, in the order of the ledger. A
+// re-audit writes several entries, called chunks.
 func (p *pipeline) runs() (names []string, chunks map[string][]streams.BeliefsEntry) {
 	p.t.Helper()
 	chunks = make(map[string][]streams.BeliefsEntry)
@@ -86,8 +87,7 @@ func (p *pipeline) runs() (names []string, chunks map[string][]streams.BeliefsEn
 	return names, chunks
 }
 
-// whole checks that each chunk of a run exists once, and that they contain each of the wanted beliefs
-// once.
+// whole checks that each chunk of a re-audit exists once, and that the chunks together have each belief in want once.
 func whole(t *testing.T, chunks []streams.BeliefsEntry, want []string) {
 	t.Helper()
 	var got []string
@@ -193,7 +193,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	if n != 4 {
 		t.Errorf("%d beliefs were judged again", n)
 	}
-	// Quarantined beliefs are not judged again, and nothing is flagged again.
+	// Quarantined beliefs must not be judged again, and no alert may be raised a second time.
 	p.activate(streams.DoActivateRules, bundle(t, walrus+"# again\n"))
 	natstest.Eventually(t, 2*time.Minute, "another run", func() bool {
 		names, chunks = p.runs()
@@ -249,7 +249,8 @@ func TestAReauditIsDueByLedgerTime(t *testing.T) {
 	})
 }
 
-// The re-audit is repeatedly stopped, with and without its cache, and restarted by another activation.
+// While a re-audit runs, the pipeline is stopped several times, with its state kept or deleted. Another activation then
+// begins the re-audit again. Each belief must still be judged once.
 func TestAReauditSurvivesRestarts(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -359,7 +360,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 		t.Error("no stop came in the middle")
 	}
 	whole(t, chunks[run], ids)
-	// The first run ended where the second began, without duplicates.
+	// The first re-audit must end where the second one began. No chunk may be there twice.
 	for name, cs := range chunks {
 		for i, c := range cs {
 			if c.Index != i {

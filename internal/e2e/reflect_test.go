@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestReflectionLessonsAndCeilingsFromTheCommandLine tests with the commands what internal/probe tests
-// without them.
+// TestReflectionLessonsAndCeilingsFromTheCommandLine runs the commands for reflections, lessons and sensitivity
+// ceilings. internal/probe tests the same functions without commands.
 func TestReflectionLessonsAndCeilingsFromTheCommandLine(t *testing.T) {
 	long(t)
 	t.Parallel()

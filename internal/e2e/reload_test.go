@@ -18,7 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// says waits until the program's output after an offset matches, and returns the end of the match.
+// says waits until the program's output, from byte from on, matches a regular expression. It returns the match and the
+// end of the match.
 func (p *process) says(from int, re string) (match []string, end int) {
 	p.t.Helper()
 	x := regexp.MustCompile(re)
@@ -89,7 +90,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 		t.Errorf("by the first set: %v under %s", v, by)
 	}
 
-	// A typo: its position and a caret are shown, and the old set stays active.
+	// The rule file has a typo. The output must show its position with a caret, and the old rule set must stay active.
 	put("p/rules.yaml", strings.Replace(strings.Replace(watched, "EFFECT", "deny", 1), "action.tool", "action.tol", 1))
 	_, at = w.says(at, `packs/p/rules.yaml:7:\d+: error: [^\n]*tol[^\n]*\n +7 \| [^\n]*action.tol[^\n]*\n +\| +\^\n(?s:.*)1 error, not activated; still in force: `+first+"\n")
 	if v, by := verdict("a2"); v != streams.Hold || by != first {
@@ -115,7 +116,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 		t.Errorf("by the mended set: %v under %s", v, by)
 	}
 
-	// The folder is missing for a while, as during a checkout of another branch.
+	// The folder is missing for some time, as it may be when another branch is checked out.
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +135,8 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 	}
 }
 
-// The operator's own program does not sign rules that do not compile. Another program or version might
-// sign them, so ingest refuses them too.
+// lazaret does not sign rules that do not compile. But another program or another version may do so. Ingest must refuse
+// such rules.
 func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Rules: ruleSet(t, strings.Replace(watched, "EFFECT", "hold", 1))})
@@ -184,7 +185,7 @@ func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 	}
 }
 
-// inForce returns what is active in every partition.
+// inForce returns the rule set and the policy that are active in all partitions.
 func inForce(t *testing.T, p *pipeline) ingest.ActiveAnswer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// corpora returns the folder of third-party material beside the repository.
+// corpora returns the folder beside the repository that has material of third parties.
 func corpora(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("LAZARET_CORPORA")
@@ -59,8 +59,8 @@ func TestNoContentOfAToolIsBelievedInAllOfTheCorpora(t *testing.T) {
 	flipOneByte(t, data)
 }
 
-// flipOneByte changes one byte in a table of the stopped log, and expects FAILED with an index and exit
-// code 2.
+// flipOneByte changes one byte in each of some table files of a stopped log. Verifying the log must then print FAILED
+// with an index, and exit with 2.
 func flipOneByte(t *testing.T, data string) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(datafolder.AuditDir(data), "store", "*.sst"))

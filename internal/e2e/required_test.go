@@ -21,8 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestRequiringAGroupWaitsForItsCursor checks that a group becomes required only after it has answered
-// the latest proposals.
+// TestRequiringAGroupWaitsForItsCursor checks that a policy can require a sentinel group only after the group has
+// answered the latest proposals.
 func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
@@ -44,7 +44,8 @@ func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
 	if v := p.decide(read("s")); v.Verdict != streams.Allow || len(v.Degraded) > 0 {
 		t.Errorf("the last good policy is not in force: %+v", v)
 	}
-	// Only the partition of demo has seen proposals, and only it refuses. The others keep the policy too.
+	// Only the partition of the project demo has proposals, so only there the group is behind. The command must publish
+	// nothing, so that the other partitions keep the old policy too.
 	if !strings.Contains(out, "nothing was published") {
 		t.Error(out)
 	}
@@ -65,8 +66,8 @@ func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
 	}
 }
 
-// refusedInPart activates a policy that the partition of demo refuses, as if the group fell behind after the command had
-// asked. The command must say that the other partitions have the policy in force.
+// refusedInPart publishes a policy that the partition of demo refuses. This happens if a group falls behind after the
+// command has checked it. The command must then say that the other partitions have the new policy in force.
 func refusedInPart(t *testing.T, p *pipeline, bundle []byte) {
 	t.Helper()
 	a := &verb.App{Conn: natsconn.Flags{Data: p.data, Timeout: 10 * time.Second}}
@@ -88,8 +89,8 @@ func refusedInPart(t *testing.T, p *pipeline, bundle []byte) {
 	}
 }
 
-// TestAKeyThatNothingWasSignedWithIsNamed checks that an activation of what is in force does not claim that its key was
-// accepted.
+// TestAKeyThatNothingWasSignedWithIsNamed activates a policy that is in force already. The command must say that the
+// key was not used. It must not say that the key was accepted.
 func TestAKeyThatNothingWasSignedWithIsNamed(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})

@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// lazaret up removes ledger entries older than --retention automatically, the log keeps them, and the
-// pipeline continues.
+// With --retention, lazaret up removes older entries from the ledger without a command. The log must keep them, and the
+// pipeline must go on.
 func TestUpWithARetentionTrimsByItself(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -55,8 +55,8 @@ func TestUpWithARetentionTrimsByItself(t *testing.T) {
 	must(t, data, "audit", "verify", "--offline")
 }
 
-// With a retention, old payloads expire in the log, and observed content expires in the state.
-// Memories, verdicts and projects under legal hold stay, and the log verifies.
+// With a retention, payloads of old observations expire in the log, and their content expires in the state. Memories,
+// verdicts and projects under legal hold must stay, and the log must verify.
 func TestWhatIsOlderThanTheRetentionExpiresInTheLogAndInTheState(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -103,17 +103,17 @@ func TestWhatIsOlderThanTheRetentionExpiresInTheLogAndInTheState(t *testing.T) {
 		}
 		return rep
 	}
-	// The auditor may follow ingest by some entries.
+	// The auditor may be some entries behind ingest.
 	natstest.Eventually(t, time.Minute, "payloads expired in the log", func() bool { return verify().Forgotten > 0 })
 	if out := must(t, data, "audit", "ls", "--last", "0", "--json"); strings.Contains(out, secret) ||
 		!strings.Contains(out, kept) {
 		t.Errorf("the log has %v and %v", strings.Contains(out, secret), strings.Contains(out, kept))
 	}
-	// A question about what has expired is not answered with a clean bill.
+	// If entries that a question is about have expired, the answer must be INCOMPLETE, not NONE.
 	if out, code := command(t, data, "audit", "laundering"); code != 3 || !strings.HasPrefix(out, "INCOMPLETE: ") {
 		t.Errorf("laundering after the expiry: exit %d, %s", code, out)
 	}
-	// After a kill and a restart, a fold of the remaining ledger gives the same state.
+	// After a kill and a restart, the stages fold the entries that are left in the ledger. The state must be the same.
 	up.kill()
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")
 	verify()

@@ -10,8 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestAProjectGoesBackToARestorePointAndNothingIsRemoved overwrites a memory with the user's own
-// credential, and rolls back with the commands.
+// TestAProjectGoesBackToARestorePointAndNothingIsRemoved overwrites a memory with the user's own credential. Then it
+// rolls the project back to a restore point with the commands. The earlier memory must be in force again, and no entry
+// may be removed.
 func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
@@ -36,7 +37,8 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 	if !strings.Contains(dry, want) || !strings.Contains(dry, "would be stated again as a new belief") {
 		t.Errorf("%s", dry)
 	}
-	// The id of a new belief depends on the signed order, so a dry run names only beliefs that exist.
+	// The id of a new belief depends on the signed order. A dry run has no order, so it names only beliefs that exist
+	// already.
 	for line := range strings.Lines(dry) {
 		if id, _, found := strings.Cut(line, "  "); found && !strings.Contains(known, `"`+id+`"`) {
 			t.Errorf("the dry run names the belief %q, which nobody has:\n%s\n%s", id, dry, known)
@@ -59,7 +61,7 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 	}
 	run(2, "beliefs", "restore", "--to", "nowhere", "--key", key)
 
-	// A privileged recall of hidden beliefs records its result in the ledger.
+	// A privileged recall returns hidden beliefs. The ledger must record which ones.
 	if out := run(0, "audit", "recall", "shoe size", "--key", key, "--reason", "case 7"); !strings.Contains(out,
 		"size is 12") || !strings.Contains(out, "hidden") || !strings.Contains(out, "case 7") {
 		t.Errorf("%s", out)

@@ -11,7 +11,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// An auditor that runs apart has its log, its key and its pinned keys in folders of its own.
+// An auditor that runs apart has its log, its key and its pinned keys in folders of its own. Replacing its key there
+// must work.
 func TestTheKeyOfAnAuditorThatRunsApartIsReplaced(t *testing.T) {
 	long(t)
 	dir := t.TempDir()
@@ -68,8 +69,8 @@ func TestTheKeyOfAnAuditorThatRunsApartIsReplaced(t *testing.T) {
 	}
 }
 
-// The operator repeats server part, for example with --every, after the auditor's key was rotated in the part. The part
-// has the only copy of the new key.
+// The auditor's key was replaced in the auditor's own folder, which has the only copy of the new key. Then the operator
+// runs server part again, which writes this folder. The new key must stay.
 func TestPromiseAKeyThatWasRotatedInAPartOutlivesServerPart(t *testing.T) {
 	long(t)
 	dir := t.TempDir()
@@ -110,7 +111,7 @@ func TestPromiseAKeyThatWasRotatedInAPartOutlivesServerPart(t *testing.T) {
 		t.Errorf("exit %d, %s", code, out)
 	}
 
-	// An old key in the place of the new one is refused, and the log stays sound.
+	// The replaced key is put back into its file. audit rotate must refuse it, and the log must not be damaged.
 	old, err := filepath.Glob(filepath.Join(part, "keys", "auditor.key.*"))
 	if err != nil || len(old) != 1 {
 		t.Fatalf("the old key is in %q, %v", old, err)

@@ -18,7 +18,7 @@ func TestASentinelGroupInAnotherLanguageKeepsTheProtocol(t *testing.T) {
 	conform(ctx, t, "--group", "judge", "--digest", "external:words-v1", "--", "node", filepath.Join(dir, "judge.mjs"))
 }
 
-// The checker requires nothing that our own groups do not do.
+// The conformance checker for sentinel groups of third parties must pass for Lazaret's own sentinels too.
 func TestOurOwnSentinelsKeepTheProtocolToo(t *testing.T) {
 	long(t)
 	t.Parallel()

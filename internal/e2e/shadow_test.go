@@ -14,7 +14,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// A candidate rule set is compared with the active one on live entries, and on the ledger afterwards.
+// A candidate rule set is compared with the active one: first on live entries, then on the entries of the ledger.
 func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
 			t.Errorf("backtest %v: exit %d, %v: %s", args, code, err, out)
 		}
 	}
-	// An active set other than the shipped one is read from the ledger.
+	// The active rule set is now not the shipped one. backtest must read it from the ledger.
 	must(t, data, "rules", "activate", dir, "--skip-tests")
 	if out := must(t, data, "rules", "backtest", dir, "--ledger"); !strings.Contains(out, "no rule differs") {
 		t.Error(out)

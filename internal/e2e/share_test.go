@@ -20,12 +20,12 @@ import (
 	"lazaret/streams"
 )
 
-// bulk is a flood of one agent's messages near the size limit.
+// bulk is a flood: one agent publishes many messages that are almost as large as allowed.
 type bulk struct {
 	mu      sync.Mutex
 	acked   map[string]bool // guarded by mu
 	refused int             // guarded by mu
-	odd     error           // guarded by mu: the last error of another kind
+	odd     error           // guarded by mu: the last publish error that is not a refusal
 }
 
 func (b *bulk) count() (acked, refused int) {
@@ -34,7 +34,7 @@ func (b *bulk) count() (acked, refused int) {
 	return len(b.acked), b.refused
 }
 
-// floodBulk publishes until ctx ends, with up to ahead messages on their way.
+// floodBulk publishes until ctx ends. At most ahead messages are unacknowledged at a time.
 func floodBulk(ctx context.Context, t *testing.T, nc *nats.Conn, size, ahead int) (b *bulk, wait func()) {
 	t.Helper()
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*ahead))
@@ -94,8 +94,8 @@ func (b *bulk) note(id string, err error) {
 	}
 }
 
-// accountBulk compares the acknowledged messages of a flood with the ledger up to last: each has an entry, an
-// observation or a rejection. It returns the observations of other agents.
+// accountBulk checks that each acknowledged message of a flood has an entry in the ledger up to last: an observation or
+// a rejection. It returns the number of observations of other agents.
 func accountBulk(ctx context.Context, t *testing.T, b *bulk, js jetstream.JetStream, last uint64) (others int) {
 	t.Helper()
 	b.mu.Lock()
@@ -146,9 +146,9 @@ func accountBulk(ctx context.Context, t *testing.T, b *bulk, js jetstream.JetStr
 	return others
 }
 
-// One agent's messages near the size limit do not fill the intake: ingest rejects what exceeds the agent's share. The
-// other agents are not refused, with pages of 200 KB, and have their verdicts. Each acknowledged message of the flood
-// has one entry.
+// One agent publishes messages near the size limit. They must not fill the intake: ingest rejects those that exceed the
+// agent's share. Other agents publish pages of 200 KB. They must not be refused, and must get their verdicts. Each
+// acknowledged message of the flood must have one entry.
 func TestPromiseC21AFloodOfLargeMessagesFillsNobodysIntake(t *testing.T) {
 	long(t)
 	const (
@@ -162,7 +162,7 @@ func TestPromiseC21AFloodOfLargeMessagesFillsNobodysIntake(t *testing.T) {
 	b, wait := floodBulk(ctx, t, p.agentOf("flood"), 900_000, 16)
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if n, refused := b.count(); n > intake/900_000 || refused > 0 {
-			break // as much came as the intake could hold
+			break // more has come than the intake can hold
 		}
 	}
 	var most time.Duration
@@ -205,8 +205,8 @@ func TestPromiseC21AFloodOfLargeMessagesFillsNobodysIntake(t *testing.T) {
 	}
 }
 
-// Ingest is killed while a flood comes in. Each acknowledged message has one entry all the same, and the intake is empty
-// in the end: messages that were turned down and not deleted before the kill are deleted or purged later.
+// Ingest is killed while a flood comes in. Each acknowledged message must still have exactly one entry. In the end the
+// intake must be empty: ingest must also remove a message that it rejected and had not deleted when it was killed.
 func TestPromiseC21AKilledIngestTurnsEachMessageDownOnce(t *testing.T) {
 	long(t)
 	t.Parallel()

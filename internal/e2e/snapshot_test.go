@@ -11,7 +11,8 @@ import (
 	"lazaret/internal/embedded"
 )
 
-// An erasure removes every snapshot of the log, also one that a command reads.
+// An erasure removes every snapshot of the log, even if a command is reading it. The command must then take another
+// snapshot.
 func TestACommandTakesAnotherSnapshotIfAnErasureRemovedItsOwn(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -22,8 +23,9 @@ func TestACommandTakesAnotherSnapshotIfAnErasureRemovedItsOwn(t *testing.T) {
 	defer p.Close()
 	nc := connect(t, data, "operator")
 	for _, c := range []struct {
-		name           string
-		removed, calls int // the snapshots that an erasure removes, and the calls that follow
+		name string
+		// number of snapshots that an erasure removes, and of calls of the function that reads a snapshot
+		removed, calls int
 		fails          bool
 	}{
 		{"none is removed", 0, 1, false},

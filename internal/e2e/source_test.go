@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// errands is a list that the user names. It asks for four messages and a payment.
+// errands is a list with four messages to send and a payment. The user asks the agent to do what it says.
 const errands = `Errands for Monday
 - Send lena@bakery.example a mail about the bread for the offsite
 - Send omar@florist.example a mail about the flowers for the offsite
@@ -25,11 +25,11 @@ const errands = `Errands for Monday
 - Pay the deposit of the hall, 400 EUR
 `
 
-// delegating is a pipeline in which the user asked for what a list says.
+// delegating is a pipeline in which the user has asked the agent to do what a list says.
 type delegating struct {
 	*approving
 	session string
-	again   int // how often a session has read the list
+	again   int // number of times that the list was read again
 }
 
 func newDelegating(t *testing.T) *delegating {
@@ -37,7 +37,8 @@ func newDelegating(t *testing.T) *delegating {
 	return p
 }
 
-// read publishes the user's request to do what the list says, and then the list, as the agent reads it.
+// read publishes the user's request to do what the list says. Then it publishes the list as content that the agent
+// reads.
 func (p *delegating) read(session, list string) {
 	p.t.Helper()
 	p.session = session
@@ -66,13 +67,13 @@ func (p *delegating) act(id, tool, args string) *streams.VerdictEntry {
 	return p.decide(&streams.Action{Head: p.head(id), Tool: tool, Args: jsontext.Value(args)})
 }
 
-// mail proposes one of the list's messages: a mail to one person.
+// mail proposes one of the messages on the list: a mail to one person about one thing.
 func (p *delegating) mail(id, to, about string) *streams.VerdictEntry {
 	p.t.Helper()
 	return p.act(id, "send_email", fmt.Sprintf(`{"to":%q,"subject":%q}`, to, about))
 }
 
-// approveSource returns the statement that approves the source of a hold together with the hold.
+// approveSource returns a statement that approves a hold and also the source of the held action.
 func (p *delegating) approveSource(v *streams.VerdictEntry) *approval.Statement {
 	p.t.Helper()
 	if len(v.Sources) != 1 {
@@ -139,7 +140,8 @@ func TestASourceIsApprovedOnceAndItsOtherStepsAreNotHeld(t *testing.T) {
 		out, code := command(t, p.data, "audit", "verify")
 		return code != 2 && strings.Contains(out, "3 actions are covered by a signed approval of their source")
 	})
-	// Another session, and another version of the list, need their own approval.
+	// The approval counts for one session and one version of the list. In another session, or with another version, a
+	// message must be held.
 	p.read("s2", errands)
 	if v := p.mail("d1", "omar@florist.example", "flowers for the offsite"); v.Verdict != streams.Hold {
 		t.Errorf("another session: %+v", v)

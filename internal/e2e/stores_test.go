@@ -20,7 +20,7 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// contract describes the calls of the examples according to the store's reference.
+// contract describes HTTP calls of a memory store, as the store's reference does: those that the examples make.
 type contract struct {
 	Calls []struct {
 		Method, Path             string
@@ -29,8 +29,8 @@ type contract struct {
 	}
 }
 
-// playedStore simulates a store according to its reference, and validates requests and answers. A
-// search finds everything in the store.
+// playedStore plays a memory store as its reference describes it. It validates requests and answers. A search finds
+// everything in the store.
 type playedStore struct {
 	t       *testing.T
 	calls   map[string]contract
@@ -96,7 +96,7 @@ func (s *playedStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// answer adds to a store or lists its content.
+// answer carries out a request on a store: it adds a text, or returns all texts.
 func (s *playedStore) answer(store string, r *http.Request, body []byte) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,8 @@ func TestTheExampleStoresAreGuarded(t *testing.T) {
 			want) {
 			t.Errorf("%s: facts are %q", got.Store, got.Found.Facts)
 		}
-		// Content that was stored without the gate may be read but never acted on.
+		// Content that came into the store without the gate may be shown as context. It must not be among the facts
+		// that the agent may act on.
 		if slices.ContainsFunc(got.Found.Facts, func(f string) bool { return strings.Contains(f, "evil") }) {
 			t.Errorf("%s: %q", got.Store, got.Found)
 		}

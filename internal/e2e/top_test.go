@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// seen is the output of `lazaret top --once --json`.
+// seen is the decoded output of `lazaret top --once --json`.
 type seen struct {
 	status.Snapshot
 	OpenHolds int `json:"open_holds"`
@@ -81,8 +81,8 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 	}
 }
 
-// While a stage is paused, top lists it as silent, and doctor says that no process of the stage answers. When the stage
-// goes on, it catches up by itself.
+// While a stage is paused, top must list it as silent, and doctor must say that no process of the stage answers. When
+// the stage runs again, it must catch up without help.
 func TestDoctorAndTopShowWhoLags(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "ingest", "sentinels", "arbiter", "auditor")
@@ -90,7 +90,7 @@ func TestDoctorAndTopShowWhoLags(t *testing.T) {
 		!strings.Contains(out, "good   arbiter") || !strings.Contains(out, "good   auditor") {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
-	// A stage is missed only after it has reported once.
+	// top lists a stage as silent only if the stage has reported before. So wait for its first report.
 	if err := <-startLoad(t, connect(t, f.data, "agent"), 60).done; err != nil {
 		t.Fatal(err)
 	}

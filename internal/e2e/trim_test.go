@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// said returns the part of a verdict that does not depend on time.
+// said returns the parts of a verdict that do not depend on the time, as text.
 func said(v *streams.VerdictEntry) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s", v.ID, v.Verdict, v.Level)
@@ -28,8 +28,8 @@ func said(v *streams.VerdictEntry) string {
 	return b.String()
 }
 
-// Two pipelines get the same events. One of them has its ledger trimmed repeatedly, the trim killed, every
-// stage restarted, and a stage's disk lost and restored. Both give the same verdicts.
+// Two pipelines get the same events. In one of them, the ledger is trimmed several times, a trim is killed, every stage
+// is restarted, and the state of a stage is lost and restored. Both must give the same verdicts.
 func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -126,8 +126,8 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 		!strings.Contains(out, "nothing was removed") || !strings.Contains(out, "arbiter in 16 of 16") {
 		t.Errorf("with no stage running: exit %d, %s", code, out)
 	}
-	// A new auditor starts with the tiles of another one, and verifies them. The second auditor is
-	// registered only while it runs, so nothing waits for it afterwards.
+	// A new auditor starts with the log files (tiles) that another auditor serves, and verifies them. It is registered
+	// only while it runs, so that no trim waits for it afterwards.
 	pins, err := os.ReadFile(datafolder.TrustFile(cut.data))
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,8 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	}
 }
 
-// Snapshots are erased too, and the stage can still be restored.
+// After a trim, stages have snapshots of their state. An erasure must remove the erased text from the snapshots too,
+// and a stage must still be restorable from its snapshot.
 func TestWhatIsForgottenIsInNoSnapshotOfATrimmedPipeline(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -240,7 +241,7 @@ func TestWhatIsForgottenIsInNoSnapshotOfATrimmedPipeline(t *testing.T) {
 	}
 	must(t, data, "audit", "trim", "--older", "0s")
 	in := func(word string) string { return strings.Join(filesWith(t, data, word), " ") }
-	// The test can fail: the snapshots contain the text before.
+	// Before the erasure, a snapshot must contain the text. Otherwise this test would prove nothing.
 	if f := in(secret); !strings.Contains(f, "ingest.snapshot/") && !strings.Contains(f, "arbiter.snapshot/") {
 		t.Errorf("it is in no snapshot: %s", f)
 	}

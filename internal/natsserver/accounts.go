@@ -13,15 +13,15 @@ import (
 	"lazaret/pkg/files"
 )
 
-// accounts holds the signed claims of the operator, the pipeline's account and the system account.
+// accounts has the signed claims (JWTs) of the operator, of the pipeline's account and of the system account.
 type accounts struct {
 	operator, account, system string // JWTs
 	accountKey, systemKey     string // public
 	claims                    *jwt.OperatorClaims
 }
 
-// operatorFile is the name of the file with the operator's signed claims. They are signed once and kept, because a
-// server refuses to reload a configuration with other operator claims.
+// operatorFile is the name of the file with the signed claims of the operator. They are signed only once, because a
+// server refuses to reload a configuration whose operator claims are different.
 const operatorFile = "operator.jwt"
 
 func (k *keyring) accounts() (*accounts, error) {
@@ -73,8 +73,8 @@ func (k *keyring) accounts() (*accounts, error) {
 	return a, err
 }
 
-// AccountsFile returns the path of a file that the configurations of separate servers include. It names
-// the trusted operator, the signing key and the revoked credentials, and contains no secret.
+// AccountsFile returns the path of a file for the configurations of separately run servers, which include it. The file
+// names the trusted operator, the signing key and the revoked credentials. It contains no secret.
 func AccountsFile(data string) string { return filepath.Join(KeysDir(data), "accounts.conf") }
 
 // writeAccounts writes AccountsFile.
@@ -107,12 +107,12 @@ func refreshAccounts(data string) error {
 	return keys.writeAccounts()
 }
 
-// registerEvery is the interval at which the server checks the register of issued credentials for
-// revocations.
+// registerEvery is the time between two checks of the register of issued credentials. If the register has changed, the
+// server applies the revocations in it.
 const registerEvery = 250 * time.Millisecond
 
-// followRegister applies revocations while the server runs. seen is the state of the register file at the
-// server's start; it is nil if there was no file then.
+// followRegister applies revocations while the server runs. seen describes the register file when the server started.
+// It is nil if there was no such file.
 func (s *Server) followRegister(seen fs.FileInfo) {
 	t := time.NewTicker(registerEvery)
 	defer t.Stop()
@@ -134,8 +134,8 @@ func (s *Server) followRegister(seen fs.FileInfo) {
 	}
 }
 
-// updateAccount loads the account's current claims into the server, which disconnects clients whose
-// credential was revoked.
+// updateAccount loads the current claims of the account into the server. The server then disconnects clients whose
+// credentials are revoked.
 func (s *Server) updateAccount() error {
 	s.life.Lock()
 	defer s.life.Unlock()

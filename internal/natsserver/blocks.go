@@ -24,24 +24,23 @@ import (
 	"lazaret/pkg/files"
 )
 
-// nats-server 2.15.2 stores the messages of a stream in block files (server/filestore.go). A record of
-// a block is
+// nats-server 2.15.2 stores the messages of a stream in block files (server/filestore.go). A record in a block has
+// these parts, in little-endian order:
 //
 //	length (4), sequence (8), time (8), length of the subject (2), subject,
 //	and, if hasHeaders is set in the length: length of the headers (4), headers,
 //	message, checksum (8)
 //
-// in little-endian order. The checksum is HighwayHash-64 of sequence, time, subject, headers and
-// message. Its key is derived from the stream's name and the block's number. A block of an encrypted
-// stream is encrypted from its first byte on with AES-CTR under the seed in the block's key file. The
-// key file is encrypted under a key that is derived from the server's key, the account, the stream and
-// the block's number.
+// The checksum is HighwayHash-64 of sequence, time, subject, headers and message. Its key is derived from the stream's
+// name and the block's number. A block of an encrypted stream is encrypted from its first byte on with AES-CTR under
+// the seed in the block's key file. The key file is encrypted under a key that is derived from the server's key, the
+// account, the stream and the block's number.
 const (
 	recordHeader = 4 + 8 + 8 + 2
 	checksumSize = 8
 	hasHeaders   = 1 << 31 // flag in the length: the record has headers
-	isErased     = 1 << 63 // flag in the sequence: the message is overwritten
-	isTombstone  = 1 << 62 // flag in the sequence: the record says that this message is deleted
+	isErased     = 1 << 63 // flag in the sequence: the message was overwritten
+	isTombstone  = 1 << 62 // flag in the sequence: the record only says that the message with this sequence was deleted
 )
 
 // block is a block file of a stream.
@@ -53,10 +52,10 @@ type block struct {
 	hash   [32]byte // key of the records' checksums
 }
 
-// cipherStamp has the values that encrypt a block. The seed is nil if the stream is not encrypted.
+// cipherStamp has the values with which a block is encrypted. The seed is nil if the stream is not encrypted.
 type cipherStamp struct {
 	seed, nonce []byte
-	raft        bool // a Raft log: nats-server always encrypts it with ChaCha20
+	raft        bool // the block is of a Raft log, which nats-server always encrypts with ChaCha20
 }
 
 // xor encrypts or decrypts a whole block in place.
@@ -79,7 +78,7 @@ func (c cipherStamp) xor(b []byte) error {
 	return nil
 }
 
-// raftDir is the folder, in an account's folder, with the Raft logs of a server of a cluster.
+// raftDir is the name of the folder with the Raft logs of a clustered server. It is in the folder of an account.
 const raftDir = "_js_"
 
 // openBlock derives the keys of a block file: ACCOUNT/streams/STREAM/msgs/N.blk, or
@@ -89,7 +88,7 @@ func openBlock(file, storageKey string) (*block, error) {
 	stream, account := filepath.Base(dir), filepath.Base(filepath.Dir(filepath.Dir(dir)))
 	raft := filepath.Base(filepath.Dir(dir)) == raftDir
 	if raft {
-		account = stream // a Raft log's key is derived from the group's name, also in the place of the account
+		account = stream // for a Raft log, the group's name is also used in the place of the account
 	}
 	name := strings.TrimSuffix(filepath.Base(file), ".blk")
 	n, err := strconv.ParseUint(name, 10, 32)
@@ -120,8 +119,8 @@ func openStreamKey(dir, storageKey string) (cipher.AEAD, error) {
 	return keyCipher(seed, false)
 }
 
-// sealingKey returns the key of a key file. context is the account, the stream, and for a block ":" and
-// its number.
+// sealingKey returns the key that encrypts a key file. context is the account and the stream. For the key file of a
+// block, it also has ":" and the number of the block.
 func sealingKey(storageKey, context string) []byte {
 	h := hmac.New(sha256.New, []byte(storageKey))
 	h.Write([]byte(context))
@@ -175,7 +174,7 @@ func (b *block) read() ([]byte, error) {
 	return buf, nil
 }
 
-// checksum returns the checksum of a record; rec excludes the 8 bytes that store it.
+// checksum returns the checksum of a record. rec is the record without its last 8 bytes, which store the checksum.
 func (b *block) checksum(rec []byte, headers bool) ([]byte, error) {
 	h, err := highwayhash.New64(b.hash[:])
 	if err != nil {
@@ -227,8 +226,8 @@ func (b *block) each(buf []byte, fn func(seq uint64, rec []byte) error) error {
 	return nil
 }
 
-// erase overwrites the record of a deleted message with random bytes, as nats-server does in an
-// unencrypted stream. The length of the record stays, so that the offsets of the others do not change.
+// erase overwrites the record of a deleted message with random bytes. nats-server does the same, but only in an
+// unencrypted stream. The length of the record does not change, so that the offsets of the other records stay the same.
 func (b *block) erase(seq uint64, rec []byte) error {
 	binary.LittleEndian.PutUint32(rec, uint32(len(rec)))
 	binary.LittleEndian.PutUint64(rec[4:], seq|isErased)
@@ -240,14 +239,14 @@ func (b *block) erase(seq uint64, rec []byte) error {
 	return err
 }
 
-// blockFiles returns the block files of all streams with this name in a server's store.
+// blockFiles returns the block files of all streams that have this name, in the store of a server.
 func blockFiles(store, stream string) ([]string, error) {
 	return files.Glob(store, server.JetStreamStoreDir+"/*/streams/"+stream+"/msgs/*.blk")
 }
 
-// ReadBlocks calls fn with the decrypted content of each block file of the streams and Raft logs in a
-// nats-server's store. If store is empty, it reads the store in the data folder. It needs only the files
-// of the store and the keys in the data folder. The server may be running.
+// ReadBlocks calls fn with the decrypted content of each block file in a server's store: those of its streams and of
+// its Raft logs. If store is empty, it reads the store in the data folder. It needs only the files of the store and the
+// keys in the data folder. The server may run meanwhile.
 func ReadBlocks(data, store string, fn func(file string, content []byte) error) error {
 	key, err := Secret(data, storageKey)
 	if err != nil {
