@@ -82,8 +82,8 @@ func TestTheCommandsOfTheREADMEAndTheDocsWork(t *testing.T) {
 	env = append(env, "HOME="+home, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1],
 		"PATH="+filepath.Join(clone, "bin")+":"+os.Getenv("PATH"))
 
-	// Of make build, this test does what follows the compiler: TestAStrangerGoesFromMakeRun… has it whole. A
-	// compilation in another folder takes a minute of processor time.
+	// The programs are not compiled again, because that takes a minute of processor time in another folder. With
+	// GO=true, make build does only its other steps. The test TestAStrangerGoesFromMakeRun… runs make build completely.
 	env = append(env, "GO=true")
 	if err := os.Mkdir(filepath.Join(clone, "bin"), 0o755); err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ import (
 	"lazaret/pkg/files"
 )
 
-// The servers of a cluster trust their routes: a server states the account of each message that it
-// sends. Both sides of a route therefore need a certificate of the cluster's own authority, and a
+// The servers of a cluster trust each other: a server itself states the account of each message that it sends to
+// another one. Therefore both servers of a connection (route) need a certificate of the cluster's own authority, and a
 // password.
 
 const (
@@ -33,10 +33,9 @@ const (
 	authorityFor = 10 * 365 * 24 * time.Hour
 	// serverFor is the validity of a server's certificate.
 	serverFor = 397 * 24 * time.Hour
-	// RenewBefore is the remaining validity of a certificate below which `lazaret doctor` asks for a new
-	// one.
+	// RenewBefore is a remaining validity. If a certificate has less, `lazaret doctor` asks for a new one.
 	RenewBefore = 30 * 24 * time.Hour
-	// skew is the tolerated difference of the servers' clocks.
+	// skew is the difference between the servers' clocks that is tolerated.
 	skew = time.Hour
 )
 
@@ -47,19 +46,19 @@ const (
 	caFile   = "ca.pem"
 )
 
-// serverName matches server names that are safe folder names.
+// serverName matches names of servers that can safely be used as folder names.
 var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 func clusterDir(data string) string { return filepath.Join(KeysDir(data), "cluster") }
 
-// ServerCertDir is the folder with the certificate, the key and the trusted
-// authorities of one server of a cluster.
+// ServerCertDir is the folder of one server of a cluster. It has the server's certificate and key, and the certificates
+// of the authorities that the server trusts.
 func ServerCertDir(data, name string) string {
 	return filepath.Join(clusterDir(data), "servers", name)
 }
 
-// ClusterFile returns the path of a file that the configurations of a cluster's servers include. It has
-// the routes and their password, the same for all servers.
+// ClusterFile returns the path of a file that is included in the configuration of each server of a cluster. It has the
+// routes and their password, which are the same for all servers.
 func ClusterFile(data string) string { return filepath.Join(KeysDir(data), "cluster.conf") }
 
 // pair is a certificate with its key.
@@ -101,12 +100,13 @@ func newPair(t *x509.Certificate, parent *pair, lasts time.Duration) (*pair, err
 	return &pair{cert, key}, err
 }
 
-// authority is the certificate authority of a cluster: it signs the certificates of the servers. It is
-// replaced in three steps, which the values of Exchange name.
+// authority is the certificate authority of a cluster. It signs the certificates of the servers. The authority itself
+// is replaced in three steps, which are the values of Exchange.
 type authority struct {
-	dir       string
-	issuer    *pair
-	next, old *pair // successor and predecessor, which servers also trust during an exchange; old has no key; may be nil
+	dir    string
+	issuer *pair
+	// successor and predecessor, which servers also trust during an exchange; nil if there is none; old has no key
+	next, old *pair
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name+".pem") }
@@ -134,7 +134,7 @@ func openAuthority(data string) (*authority, error) {
 	return a, err
 }
 
-// make creates an authority and writes it to the file name.
+// make creates a new authority and writes it to the file with this name.
 func (a *authority) make(name string) (*pair, error) {
 	p, err := newPair(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "Lazaret cluster"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
@@ -154,7 +154,7 @@ func (a *authority) make(name string) (*pair, error) {
 	return p, err
 }
 
-// readPair reads a certificate and, if present, its key from one file.
+// readPair reads a file with a certificate and, in most cases, its key.
 func readPair(path string) (*pair, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -181,7 +181,7 @@ func readPair(path string) (*pair, error) {
 	return p, nil
 }
 
-// trusted returns the certificates of the authorities that servers trust, in PEM.
+// trusted returns the certificates of all authorities that servers trust, in PEM.
 func (a *authority) trusted() []byte {
 	var out []byte
 	for _, p := range []*pair{a.issuer, a.next, a.old} {
@@ -219,8 +219,8 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// If the server reloads between two of these writes, it refuses the reload and keeps its
-	// certificate.
+	// A server that reloads between two of these writes finds files that do not match. It then refuses the reload and
+	// keeps its old certificate.
 	for _, f := range []struct {
 		name string
 		b    []byte
@@ -232,8 +232,8 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 	return p.cert, nil
 }
 
-// secureCluster creates the files that a server of a cluster needs: its certificate, unless it has one
-// for these hosts, and the password of the routes.
+// secureCluster creates the files that a server of a cluster needs: the password of the routes and the server's
+// certificate. It keeps a certificate that is for the same hosts.
 func secureCluster(data string, c ServerConfig) error {
 	if !serverName.MatchString(c.Name) {
 		return fmt.Errorf("the server's name %q is used as the name of a folder: use letters, digits, dots, "+
@@ -273,8 +273,8 @@ func secureCluster(data string, c ServerConfig) error {
 		}
 	}
 	var b bytes.Buffer
-	// nats-server sorts the routes in place at a reload while other goroutines read them. Sorting them
-	// here makes that sort change nothing.
+	// At a reload, nats-server sorts the routes in place while other goroutines read them. If they are sorted already,
+	// this changes nothing.
 	slices.Sort(routes)
 	fmt.Fprintf(&b, "# Made by \"lazaret server config\"; the same for all servers of the cluster.\nauthorization {\n  "+
 		"user: %q\n  password: %q\n  timeout: 5\n}\nroutes: [\n", routeUser, password)
@@ -285,8 +285,8 @@ func secureCluster(data string, c ServerConfig) error {
 	return files.Write(ClusterFile(data), b.Bytes(), 0o600)
 }
 
-// ClusterPorts returns the HOST:PORT addresses that the cluster's servers use for routes, or none if
-// the data folder has no cluster.
+// ClusterPorts returns the addresses (HOST:PORT) at which the cluster's servers accept routes. If the data folder has
+// no cluster, it returns none.
 func ClusterPorts(data string) ([]string, error) {
 	b, err := os.ReadFile(ClusterFile(data))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -337,11 +337,11 @@ func ServerCerts(data string) ([]ServerCert, error) {
 	return out, nil
 }
 
-// Exchange is how far the replacement of a cluster's certificate authority has come.
+// Exchange says which step was taken last to replace a cluster's certificate authority.
 type Exchange int
 
-// ExchangeNone means that no replacement is in progress. The other values name the last of the three
-// steps that was taken. All servers must reload their configuration before the next step.
+// ExchangeNone means that the authority is not being replaced. The other values are the three steps. Before each
+// further step, all servers must reload their configuration.
 const (
 	ExchangeNone    Exchange = iota
 	ExchangeTrusted          // the servers also trust the next authority
@@ -349,9 +349,8 @@ const (
 	ExchangeDone             // the old authority is no longer trusted
 )
 
-// RenewCluster issues new certificates to all servers of a cluster. If exchange is set, it also takes
-// the next step of replacing their authority. Running servers use the new files after a configuration
-// reload.
+// RenewCluster issues new certificates to all servers of a cluster. If exchange is set, it first takes the next step of
+// replacing the certificate authority. A running server uses the new files after it has reloaded its configuration.
 func RenewCluster(data string, exchange bool) (step Exchange, certs []ServerCert, err error) {
 	had, err := ServerCerts(data)
 	if err != nil {
@@ -384,7 +383,7 @@ func RenewCluster(data string, exchange bool) (step Exchange, certs []ServerCert
 	return step, certs, nil
 }
 
-// exchange takes the next step. If it is interrupted, it can be repeated.
+// exchange takes the next step of replacing the authority. If exchange is interrupted, it can be called again.
 func (a *authority) exchange() (Exchange, error) {
 	var err error
 	switch {

@@ -37,7 +37,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// member is an official nats-server with a configuration of Lazaret.
+// member is an official nats-server that runs with a configuration that Lazaret wrote.
 type member struct {
 	*server.Server
 	conf, route string
@@ -63,13 +63,13 @@ func startMember(t *testing.T, conf string) *server.Server {
 	return s
 }
 
-// startCluster starts two servers with one data folder.
+// startCluster starts a cluster of two servers. Both use the same data folder.
 func startCluster(t *testing.T, data string) []*member {
 	t.Helper()
 	return startClusterOf(t, data, 2)
 }
 
-// startClusterOf starts n servers with one data folder.
+// startClusterOf starts a cluster of n servers. All use the same data folder.
 func startClusterOf(t *testing.T, data string, n int) []*member {
 	t.Helper()
 	var addrs, routes []string
@@ -84,7 +84,7 @@ func startClusterOf(t *testing.T, data string, n int) []*member {
 		m.Server = startMember(t, m.conf)
 		ms = append(ms, m)
 	}
-	// Three pooled routes to each other server, and one of the system account.
+	// To each other server, there are three routes of a pool and one of the system account.
 	natstest.Eventually(t, time.Minute, "routes between the servers", func() bool {
 		return !slices.ContainsFunc(ms, func(m *member) bool { return m.NumRoutes() != 4*(n-1) })
 	})
@@ -105,7 +105,7 @@ func writeMember(t *testing.T, data string, m *member, name string, routes ...st
 	}
 }
 
-// role connects to a server with a role's credential.
+// role connects to a server with the credential of a role.
 func (m *member) role(t *testing.T, data string, r natsserver.Role) *nats.Conn {
 	t.Helper()
 	minter, err := natsserver.OpenMinter(data)
@@ -202,7 +202,7 @@ func TestPromiseA1AServerThatKnowsOnlyTheAccountsKeyDoesNotJoinTheCluster(t *tes
 			if !rogue.ReadyForConnections(10 * time.Second) {
 				t.Fatal("the outsider's server did not start")
 			}
-			// The outsider keeps trying; no try may result in a route.
+			// The outsider tries again and again to join. No try may succeed.
 			natstest.Eventually(t, 30*time.Second, "two tries of the outsider", func() bool {
 				return rogue.NumRoutes() > 0 || log.tries() >= 2
 			})
@@ -366,7 +366,7 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 			}
 		}
 	}
-	// restart restarts a server, so that new routes use the certificates now trusted.
+	// restart restarts a server. Its new routes then use the certificates that are in the files now.
 	restart := func() {
 		t.Helper()
 		ms[1].Shutdown()
@@ -394,7 +394,8 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 	}
 	restart()
 
-	// The exchange of the authority: at each step one server is one reload behind the other.
+	// Replace the authority. At each step, one server has reloaded its files and the other has not. They must still
+	// accept each other.
 	old := authorities(t, data, "n1")
 	for i, want := range []natsserver.Exchange{natsserver.ExchangeTrusted, natsserver.ExchangeIssued,
 		natsserver.ExchangeDone} {
@@ -402,7 +403,7 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 		if err != nil || step != want {
 			t.Fatalf("step %d: %v, %v", i+1, step, err)
 		}
-		restart() // n2 has the files of this step, n1 does not
+		restart() // n2 now has the files of this step, n1 still those of the step before
 		reload()
 		if !served(t, ms[0].route).Equal(onDisk(t, data, "n1")) {
 			t.Errorf("step %d: the certificate on disk is not served", i+1)
@@ -435,7 +436,7 @@ func TestPromiseA1TheEmbeddedServerListensForNoOtherServers(t *testing.T) {
 	}
 }
 
-// routeIDs returns the ids of the server's routes.
+// routeIDs returns the ids of the routes of a server.
 func routeIDs(t *testing.T, m *member) (ids []uint64) {
 	t.Helper()
 	z, err := m.Routez(nil)
@@ -459,7 +460,7 @@ func routePassword(t *testing.T, data string) string {
 	return strings.NewReplacer("+", "%2B", "/", "%2F", "=", "%3D").Replace(p)
 }
 
-// served returns the certificate of a route port.
+// served returns the certificate that a server presents at its port for routes.
 func served(t *testing.T, addr string) *x509.Certificate {
 	t.Helper()
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
@@ -494,7 +495,7 @@ func certsIn(t *testing.T, file string) (out []*x509.Certificate) {
 	return out
 }
 
-// routeLog counts a server's failed attempts to join.
+// routeLog counts how often a server failed to join a cluster.
 type routeLog struct{ n atomic.Int64 }
 
 func (l *routeLog) tries() int64 { return l.n.Load() }

@@ -23,16 +23,18 @@ type ServerConfig struct {
 	ClusterName string   // empty: not clustered
 	Cluster     string   // HOST:PORT for routes
 	Routes      []string // nats://HOST:PORT of all servers
-	CertDir     string   // absolute path of ServerCertDir on the server's host; empty: the same as here
-	NoSync      bool     // syncing is left to the operating system, as with Config.NoSync
-	KeyFile     string   // path of StorageKeyFile, relative to the configuration's folder; empty: in that folder
-	TLSCert     string   // files; empty: no TLS
-	TLSKey      string
-	TLSCA       string
+	// path of the folder ServerCertDir on the server's machine, absolute; empty: the same path as here
+	CertDir string
+	NoSync  bool // do not sync each write; the operating system decides when, as with Config.NoSync
+	// path of StorageKeyFile, relative to the folder of the configuration; empty: it is in that folder
+	KeyFile string
+	TLSCert string // files; empty: no TLS
+	TLSKey  string
+	TLSCA   string
 }
 
-// StorageKeyFile returns the path of a file that the configurations of separate servers include. Its one
-// line sets the key that encrypts the streams.
+// StorageKeyFile returns the path of a file that is included in the configurations of separately run servers. It has
+// one line, which sets the key that encrypts the streams.
 func StorageKeyFile(data string) string { return filepath.Join(KeysDir(data), "jetstream.conf") }
 
 var plain = regexp.MustCompile(`^[^"\\\x00-\x1f]*$`)
@@ -145,8 +147,9 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	})
 }
 
-// writeStorageKey writes the key that encrypts the streams to the file that a server's configuration includes. If the
-// file has another key, writeStorageKey returns an error and keeps that key, because the file may be its only copy.
+// writeStorageKey writes the key that encrypts the streams to a file that the configuration of a server includes. If
+// the file has another key already, writeStorageKey changes nothing and returns an error: the file may be the only copy
+// of that key.
 func writeStorageKey(path, key string) error {
 	text := fmt.Appendf(nil, "key: %q\n", key)
 	err := files.Create(path, text, 0o600)

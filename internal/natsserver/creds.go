@@ -16,15 +16,15 @@ import (
 	"lazaret/streams"
 )
 
-// Minter makes credentials. It needs only the account's signing key and public key, not the server. So
-// credentials can be added while the server runs, and for any NATS system in operator mode.
+// Minter makes credentials. It needs the signing key and the public key of the account, but no server. So credentials
+// can be made while the server runs, and for a NATS system that others run in operator mode.
 type Minter struct {
 	data    string
 	account string // public key
 	signer  nkeys.KeyPair
 }
 
-// OpenMinter reads the signing key of an installation. The installation must have been started once.
+// OpenMinter reads the signing key of an installation. The installation must have been started before.
 func OpenMinter(data string) (*Minter, error) {
 	dir := KeysDir(data)
 	account, err := accountKey(dir)
@@ -38,8 +38,8 @@ func OpenMinter(data string) (*Minter, error) {
 	path := filepath.Join(dir, signingKey)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// An older version of Lazaret was the last to start this installation, so the server does not know
-		// the signing key yet. Sign with the account's key.
+		// There is no signing key if the installation was last started by an older version of Lazaret. Then the server
+		// accepts only credentials that are signed with the account's own key.
 		path = filepath.Join(dir, identityKey)
 		b, err = os.ReadFile(path)
 	}
@@ -72,7 +72,7 @@ func (m *Minter) mint(g Grant) ([]byte, error) {
 	return b, err
 }
 
-// sign returns a credential file for a user's key and the claims in it.
+// sign returns a credential file for a user's key, and the claims in it.
 func (m *Minter) sign(g *Grant, user nkeys.KeyPair) ([]byte, *jwt.UserClaims, error) {
 	pub, err := user.PublicKey()
 	if err != nil {
@@ -102,11 +102,11 @@ func (m *Minter) sign(g *Grant, user nkeys.KeyPair) ([]byte, *jwt.UserClaims, er
 // CredsFile returns the path of a credential.
 func CredsFile(data, name string) string { return natsfiles.Creds(data, name) }
 
-// ContextFile returns the path of a NATS context. The nats CLI finds it with XDG_CONFIG_HOME set to the
+// ContextFile returns the path of a context of the nats CLI. The nats CLI finds this context if XDG_CONFIG_HOME is the
 // data folder.
 func ContextFile(data, name string) string { return natsfiles.Context(data, name) }
 
-// natsContext has the fields of a nats CLI context file that Lazaret writes.
+// natsContext has those fields of a context file of the nats CLI that Lazaret writes.
 type natsContext struct {
 	Description string `json:"description"`
 	URL         string `json:"url"`
@@ -117,9 +117,9 @@ type natsContext struct {
 // InboxOfCreds returns the inbox prefix that a credential file of Lazaret may subscribe to, or "".
 func InboxOfCreds(file []byte) string { return natsfiles.Inbox(file) }
 
-// FollowURL writes a new server address into each context of the data folder that has the same address as
-// the operator's context. It leaves contexts with another address alone. It writes the operator's context
-// last. So after an interruption that context still has the old address, and the next call starts again.
+// FollowURL writes a new server address into all contexts of the data folder that have the same address as the
+// operator's context. It leaves the other contexts unchanged. It changes the operator's context last. So if FollowURL
+// is interrupted, the operator's context still has the old address, and the next call starts again.
 func (m *Minter) FollowURL(url string) error {
 	old, err := ContextURL(m.data, string(RoleOperator))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && old == url {
@@ -157,16 +157,17 @@ func (m *Minter) FollowURL(url string) error {
 	return nil
 }
 
-// DetachContexts removes the server's address from all contexts of a data folder that will be renamed to at. It changes
-// the paths of their credentials to paths below at. At the first start, FollowURL writes the new address.
+// DetachContexts prepares the contexts of a data folder that will be renamed to at. It removes the server's address
+// from all of them, and changes the paths of their credentials to paths below at. FollowURL writes the new address when
+// a server first starts with the folder.
 func DetachContexts(data, at string) error {
 	at, err := filepath.Abs(at)
 	if err != nil {
 		return err
 	}
 	dir := filepath.Dir(ContextFile(data, ""))
-	// If the folder of contexts exists, commands that name the data folder ignore the server and the
-	// context that the environment names (natsconn.Flags.Resolve).
+	// The folder of contexts must exist, even if it is empty. Otherwise a command that names the data folder would use
+	// the server and the context in the environment (natsconn.Flags.Resolve).
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -200,7 +201,7 @@ func DetachContexts(data, at string) error {
 	return nil
 }
 
-// ContextURL returns the server's URL from a NATS context of the data folder.
+// ContextURL returns the server's URL in a context of the data folder.
 func ContextURL(data, name string) (string, error) {
 	b, err := os.ReadFile(ContextFile(data, name))
 	if err != nil {

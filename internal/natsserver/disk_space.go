@@ -11,9 +11,9 @@ import (
 	"lazaret/streams"
 )
 
-// When a write meets a full disk, nats-server disables JetStream until a restart, and Pebble ends the
-// process. The streams are therefore sized to the free space when they are created, and the server
-// refuses messages while less than a reserve is free. Stages and publishers then wait, and continue
+// When a write meets a full disk, nats-server disables JetStream until a restart, and Pebble ends the process. Two
+// things prevent that. When the streams are created, their sizes are chosen so that they fit into the free space. And
+// the server refuses messages as long as less than a reserve is free. Stages and publishers then wait, and continue
 // when there is space.
 
 // Free returns the free space and the size of a folder's file system, in bytes.
@@ -25,16 +25,16 @@ func Free(dir string) (free, all int64, err error) {
 	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
 }
 
-// Reserve returns the number of bytes that must stay free on a disk of size all. It covers the state of
-// the stages, the log and pending writes.
+// Reserve returns the number of bytes that must stay free on a disk of the size all. This space is for the state of the
+// stages, the log and pending writes.
 func Reserve(all int64) int64 { return max(min(512<<20, all/8), 32<<20) }
 
-// leastRoom is the minimum space for the streams, in bytes.
+// leastRoom is the minimum space for all streams together, in bytes.
 const leastRoom = 64 << 20
 
-// Size sets the maximum sizes of the streams that are 0 in s. It divides the free space of dir's file system minus the
-// reserve. If most is not 0, it divides at most that many bytes. The ledger gets three eighths, and three eighths are
-// left for the log, which takes about as much space as the ledger.
+// Size sets those maximum sizes of the streams that are 0 in s. It divides the free space of dir's file system, without
+// the reserve. If most is not 0, it divides at most that many bytes. The ledger gets three eighths. Three eighths stay
+// free for the log, which takes about as much space as the ledger. The other streams get the rest.
 func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 	free, all, err := Free(dir)
 	if err != nil {
@@ -65,10 +65,10 @@ func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 	return s, nil
 }
 
-// ErrNoRoom means that the server refuses messages because the disk is nearly full.
+// ErrNoRoom means that the server refuses messages because almost no space is left on the disk.
 var ErrNoRoom = errors.New("the disk is nearly full")
 
-// Admit allows the streams to take messages, or forbids it until Admit or Restart allows it.
+// Admit(false) makes the streams refuse messages. Admit(true) or Restart makes them accept messages again.
 func (s *Server) Admit(on bool) error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -79,8 +79,8 @@ func (s *Server) Admit(on bool) error {
 	return nil
 }
 
-// admit sets the account's limits. They are reset when the server starts and when the account's claims
-// change.
+// admit sets the account's limits, so that the streams accept or refuse messages. The server resets the limits when it
+// starts and when the claims of the account change, so admit must then be called again.
 func (s *Server) admit(on bool) error {
 	ns := s.current()
 	if ns == nil {
@@ -97,9 +97,9 @@ func (s *Server) admit(on bool) error {
 	return acc.UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": l})
 }
 
-// Restart stops the server and restarts it at the same address. The streams take messages again. Connections
-// in the process and clients reconnect. A stream whose write met a full disk takes no messages before a
-// restart. After an error the server does not run, and Restart can be called again.
+// Restart stops the server and starts it again at the same address. Connections in the process and clients reconnect.
+// Restart is needed after a write has met a full disk: the stream of this write accepts no messages before. If Restart
+// returns an error, the server does not run, and Restart can be called again.
 func (s *Server) Restart() error {
 	s.life.Lock()
 	defer s.life.Unlock()

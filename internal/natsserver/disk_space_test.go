@@ -42,7 +42,7 @@ func TestPromiseC23StreamsAreSizedToTheDiskAndToTheFlag(t *testing.T) {
 	}
 }
 
-// While the disk is nearly full the streams take no messages, also after a backup or a change of the
+// After Admit(false), the streams must refuse messages. That must not change after a backup, nor after a change in the
 // register of credentials.
 func TestPromiseC23AClosedServerStaysClosed(t *testing.T) {
 	data := t.TempDir()

@@ -15,25 +15,24 @@ import (
 	"lazaret/streams"
 )
 
-// nats-server 2.15.2 does not overwrite a deleted message of an encrypted stream (filestore.removeMsg:
-// "If in encrypted mode negate secure rewrite here"). The message stays in its block until the server
-// compacts the block. The server does so once more than half of the block is deleted, and never for the
-// last block (docs/decisions/0030).
+// nats-server 2.15.2 does not overwrite a deleted message of an encrypted stream (filestore.removeMsg: "If in encrypted
+// mode negate secure rewrite here"). The message stays in its block until the server compacts the block. The server
+// compacts a block when more than half of it is deleted. It never compacts the last block (docs/decisions/0030).
 
-// ErrStopped means that the server was shut down. ErrNotErased means that nothing was erased and the
-// server runs.
+// ErrStopped means that the server was stopped for good. ErrNotErased means that nothing was erased and that the server
+// still runs.
 var (
 	ErrStopped   = errors.New("the server was shut down")
 	ErrNotErased = errors.New("nothing was erased")
 )
 
-// EraseDeleted removes deleted messages from the files of the streams. If no stream ever lost a message, it does
-// nothing. Otherwise it stops the server, replaces the blocks that contain any, and restarts the server at the same
-// address. Connections in the process and clients reconnect. After an error other than ErrNotErased the server does not
-// run.
+// EraseDeleted removes deleted messages from the files of the streams. If no message of any stream was ever deleted, it
+// does nothing. Otherwise it stops the server, replaces the blocks that contain deleted messages, and restarts the
+// server at the same address. Connections in the process and clients reconnect. After an error other than ErrNotErased
+// the server does not run.
 //
-// Each block is replaced atomically by one of the same length with the same remaining messages, so that
-// the server recovers the streams after a kill at any time.
+// Each block is replaced atomically by one of the same length with the same remaining messages, so that the server
+// recovers the streams after a kill at any time.
 func (s *Server) EraseDeleted(ctx context.Context) ([]streams.Erased, error) {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -58,8 +57,8 @@ func (s *Server) EraseDeleted(ctx context.Context) ([]streams.Erased, error) {
 	return out, s.run()
 }
 
-// WhileStopped stops the server, calls fn and restarts the server at the same address. err is the error
-// of stopping or of fn. down is the error of the restart; if it is not nil, the server does not run.
+// WhileStopped stops the server, calls fn and starts the server again at the same address. err is an error of the stop
+// or of fn. down is an error of the start. If down is not nil, the server does not run.
 func (s *Server) WhileStopped(fn func() error) (err, down error) {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -71,9 +70,9 @@ func (s *Server) WhileStopped(fn func() error) (err, down error) {
 	return err, s.run()
 }
 
-// EraseStore removes deleted messages from the files of a separate, unclustered nats-server with a
-// configuration of WriteConfig. The server must not be running. EraseStore refuses the store of a
-// clustered server: its streams can only be recovered together with the other servers.
+// EraseStore removes deleted messages from the files of a separately run nats-server that has a configuration of
+// WriteConfig. The server must not be running. EraseStore refuses the store of a clustered server, because the streams
+// of such a server can only be recovered together with the other servers.
 func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, error) {
 	if _, err := os.Stat(filepath.Join(store, server.JetStreamStoreDir)); err != nil {
 		return nil, fmt.Errorf("the store of a nats-server: %w", err)
@@ -92,27 +91,27 @@ func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, erro
 	return s.EraseDeleted(ctx)
 }
 
-// streamState tells which messages of a stream are deleted.
+// streamState has the state of a stream with its deleted messages.
 type streamState struct {
 	stream string
 	state  jetstream.StreamState
 }
 
-// deleted reports whether a message was deleted when the state was read. It does not see later
-// deletions; a deleted message never comes back.
+// deleted reports whether a message was deleted when the state was read. A message that was deleted after that counts
+// as present. A deleted message never comes back.
 func (s *streamState) deleted(seq uint64) bool {
 	_, found := slices.BinarySearch(s.state.Deleted, seq)
 	return found || seq < s.state.FirstSeq
 }
 
-// anyDeleted reports whether a message of the stream was ever deleted. nats-server 2.15.2 lists sequence 0 as deleted
-// if the stream never had a message.
+// anyDeleted reports whether a message of the stream was ever deleted. For a stream that never had a message,
+// nats-server 2.15.2 lists sequence 0 as deleted. That does not count.
 func (s streamState) anyDeleted() bool {
 	n := len(s.state.Deleted)
 	return s.state.FirstSeq > 1 || n > 0 && s.state.Deleted[n-1] > 0
 }
 
-// states returns the state of every stream, with its deleted messages.
+// states returns the state of every stream, including its deleted messages.
 func (s *Server) states(ctx context.Context) ([]streamState, error) {
 	nc, err := s.Connect(RoleRetention)
 	if err != nil {
@@ -161,8 +160,8 @@ func eraseDeleted(store, key, stream string, deleted func(seq uint64) bool) stre
 	return e
 }
 
-// eraseBlock replaces a block file by one without the deleted messages, and returns how many it
-// removed.
+// eraseBlock replaces a block file by one that does not have the deleted messages. It returns the number of messages
+// that it removed.
 func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, err error) {
 	b, err := openBlock(file, key)
 	if err != nil {
@@ -182,14 +181,14 @@ func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, 
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	// Check the whole result first, so that a damaged block is never written.
+	// Check the whole new block before it is written, so that a damaged block is never written.
 	if err := b.each(buf, func(uint64, []byte) error { return nil }); err != nil {
 		return 0, fmt.Errorf("the block would be damaged, so it was not changed: %w", err)
 	}
 	if err := b.stamp.xor(buf); err != nil {
 		return 0, err
 	}
-	// The temporary file is outside the stream's folder, where the server reads every file.
+	// The server reads every file in the stream's folder, so the temporary file is outside of it.
 	tmp := filepath.Join(store, "erasing")
 	defer os.Remove(tmp)
 	if err := writeSynced(tmp, buf); err != nil {

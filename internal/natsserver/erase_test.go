@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// holding returns the number of occurrences of a text in the decrypted blocks of each stream.
+// holding returns, by stream, how often a text occurs in the decrypted blocks.
 func holding(t *testing.T, data, text string) map[string]int {
 	t.Helper()
 	out := make(map[string]int)
@@ -38,8 +38,8 @@ func holding(t *testing.T, data, text string) map[string]int {
 	return out
 }
 
-// texts publishes 30 messages to each stream, and deletes the ten of them that contain "Quokka", like
-// an erasure.
+// texts publishes 30 messages to each stream. Then it deletes the ten that contain "Quokka", in the same way as an
+// erasure.
 func texts(t *testing.T, s *natsserver.Server, size int) {
 	t.Helper()
 	ing, done := roleStreams(t, s, natsserver.RoleIngest)
@@ -75,7 +75,7 @@ func texts(t *testing.T, s *natsserver.Server, size int) {
 				}
 			}
 		}
-		if i == 29 { // ingest has decided on all messages to be deleted
+		if i == 29 { // after the last message, purge the intake as ingest does
 			st, err := ing.Stream(t.Context(), streams.IntakeStream)
 			if err != nil {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func texts(t *testing.T, s *natsserver.Server, size int) {
 	}
 }
 
-// content returns everything that a client can read of the streams.
+// content returns everything in the streams that a client can read.
 func content(t *testing.T, s *natsserver.Server) string {
 	t.Helper()
 	var out strings.Builder
@@ -119,8 +119,8 @@ func content(t *testing.T, s *natsserver.Server) string {
 	return strings.Join(lines, "")
 }
 
-// The server leaves deleted messages in the files of an encrypted stream. If this test fails with a
-// later version, EraseDeleted is no longer needed.
+// nats-server leaves deleted messages in the files of an encrypted stream. The test checks that, and that EraseDeleted
+// removes them. If the first check fails with a later version of nats-server, EraseDeleted is no longer needed.
 func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 	for name, size := range map[string]int{"one block": 10, "many blocks": 300_000} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,8 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 			}
 			s.Shutdown()
 			gone("stopped")
-			// Without its index, the server reads the blocks.
+			// With its index the server reads only the index, and without it the blocks. Both must give the same
+			// streams.
 			for _, index := range []bool{true, false} {
 				if !index {
 					removeIndexes(t, data)
@@ -202,7 +203,7 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 	}
 }
 
-// The server goes on if no stream has lost a message. A stop would interrupt all clients for nothing.
+// If no message was ever deleted, EraseDeleted must not stop the server, because a stop interrupts all clients.
 func TestAnErasureWithNothingDeletedDoesNotStopTheServer(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	nc := roleUser(t, s, natsserver.RoleOperator).Conn
@@ -241,8 +242,8 @@ func removeIndexes(t *testing.T, data string) {
 	}
 }
 
-// A kill leaves some blocks replaced and others not, and perhaps an unfinished file. The server
-// recovers the streams from each such state.
+// A kill during the erasure leaves some blocks replaced and others not, and perhaps an unfinished file. From each such
+// state, the server must recover all messages that were not deleted.
 func TestPromiseB14AKillWhileErasingLosesNothing(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)
@@ -311,7 +312,7 @@ func TestPromiseB14AKillWhileErasingLosesNothing(t *testing.T) {
 	}
 }
 
-// A block that cannot be read stays unchanged and is reported.
+// EraseDeleted must leave a block that it cannot read unchanged, and must report it.
 func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)
@@ -340,7 +341,7 @@ func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 	}
 }
 
-// A separate, unclustered nats-server has its own store.
+// EraseStore must erase the store of a separately run nats-server that is not in a cluster.
 func TestPromiseB14TheStoreOfAnExternalServerIsErased(t *testing.T) {
 	data, store := t.TempDir(), filepath.Join(t.TempDir(), "nats")
 	s := startServer(t, data)

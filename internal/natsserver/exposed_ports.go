@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Exposed returns an error that names the listeners which accept servers from other machines without a
-// certificate. A server that joins a cluster or super-cluster states the account of its messages, so it
-// can publish as anyone without a credential.
+// Exposed returns an error if other servers can connect from other machines without a certificate. The error names the
+// ports. A server that joins a cluster or super-cluster states the account of its messages itself. So without a
+// certificate, anyone could publish in any account without a credential.
 func Exposed(o *server.Options) error {
 	var errs []error
 	if o.Cluster.Port != 0 {
@@ -22,7 +22,7 @@ func Exposed(o *server.Options) error {
 		errs = append(errs, exposed("gateway", o.Gateway.Host, o.Gateway.TLSConfig, o.Gateway.Username != "" ||
 			o.Gateway.TLSMap))
 	}
-	// A leaf node authenticates with a credential, which limits what it may publish.
+	// A leaf node has a credential, which limits the subjects to which it may publish.
 	if o.LeafNode.Port != 0 && !loopback(o.LeafNode.Host) && o.LeafNode.TLSConfig == nil {
 		errs = append(errs, errors.New("leafnodes are accepted from other machines without tls"))
 	}
@@ -50,8 +50,8 @@ func exposed(what, host string, c *tls.Config, authorized bool) error {
 		"server config, or listen on 127.0.0.1", what, host, open)
 }
 
-// loopback reports whether a host is reachable only from this machine. An empty host means all
-// addresses.
+// loopback reports whether a listener on this host address can be reached only from this machine. An empty host means
+// all addresses.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -60,7 +60,7 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// CheckConfig parses a configuration of nats-server and returns an error if Exposed does.
+// CheckConfig parses a configuration file of nats-server. It returns an error if Exposed returns one for it.
 func CheckConfig(file string) error {
 	o, err := server.ProcessConfigFile(file)
 	if err != nil {

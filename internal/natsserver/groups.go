@@ -9,20 +9,19 @@ import (
 	"lazaret/streams"
 )
 
-// Groups tells whether sentinel groups may run outside of this process. It is not safe for concurrent use.
+// Groups tells whether sentinel groups may run in other processes. It is not safe for concurrent use.
 type Groups struct {
 	data   string
 	own    []string
-	read   fs.FileInfo // file info of the register at the last read; nil: never read
+	read   fs.FileInfo // the register's file when it was last read; nil: it was never read
 	others bool
 }
 
-// WatchGroups returns the Groups of an installation. own are the sentinel groups that this process runs.
+// WatchGroups returns the Groups of an installation. own lists the sentinel groups that run in this process.
 func WatchGroups(data string, own []string) *Groups { return &Groups{data: data, own: own} }
 
-// Others reports whether a sentinel group that this process does not run has a valid credential. It reads
-// the register of issued credentials only if the register's file has changed. If it cannot read the
-// register, it returns true.
+// Others reports whether the register of credentials has a valid credential for a sentinel group that does not run in
+// this process. It reads the register only if the file has changed. If it cannot read the register, it returns true.
 func (g *Groups) Others() bool {
 	now, err := os.Stat(registerFile(g.data))
 	if err != nil {

@@ -16,31 +16,32 @@ import (
 	"lazaret/pkg/files"
 )
 
-// nats-server 2.15.2 removes the files of a stream that it cannot recover (docs/decisions/0029). So
-// that a start never destroys a ledger, each file gets a second hard link until the server has
-// recovered its streams. Known damage is repaired before the start.
+// If nats-server 2.15.2 cannot recover a stream, it removes the stream's files (docs/decisions/0029). A start must
+// never destroy a ledger. Therefore each file gets a second hard link before the start. The link is removed when the
+// server has recovered its streams. Some kinds of damage are known. They are repaired before the start.
 
-// storeDir returns the server's store in a data folder. keptDir returns the folder of the hard links,
-// which is on the same file system.
+// storeDir returns the folder of the server's store in a data folder. keptDir returns the folder for the hard links,
+// which must be on the same file system.
 func storeDir(data string) string { return filepath.Join(data, "jetstream") }
 func keptDir(store string) string { return filepath.Join(store, "kept") }
 
-// kept is the set of hard links to streams' files.
+// kept is the set of hard links to the files of streams.
 type kept struct {
-	from, to string   // folders with the accounts' folders: from has the files, to the hard links
+	from, to string   // folders that contain the accounts' folders: from has the files, to has the hard links
 	streams  []string // ACCOUNT/streams/NAME of streams with messages
 	log      *slog.Logger
 }
 
-// noLinks are the errors of a file system that has no hard links, or that cannot make one for this file.
+// noLinks are the errors that mean that a file cannot have a hard link: the file system has none, or none for this
+// file.
 var noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EXDEV, syscall.EMLINK}
 
-// keep hard-links every stream file. Before that, it restores files of an interrupted start and repairs
-// known damage.
+// keep makes a hard link for each file of each stream. Before that, it restores the files that an interrupted start has
+// left in the links, and repairs known damage.
 func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	// JetStreamStoreDir is the folder that nats-server creates in its store.
 	k := &kept{from: filepath.Join(store, server.JetStreamStoreDir), to: keptDir(store), log: log}
-	// An earlier start may have ended before it called check.
+	// If an earlier start ended before it called check, its links are still there.
 	if err := k.putBack(); err != nil {
 		return nil, err
 	}
@@ -59,12 +60,12 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 		holds, err := k.link(rel, sync)
 		switch {
 		case slices.ContainsFunc(noLinks, func(e error) bool { return errors.Is(err, e) }):
-			// The links matter only if recovery fails, so the server starts without them.
+			// The links are needed only if the server cannot recover the stream, so start without them.
 			log.Warn("the files of a stream cannot be hard-linked: if the server cannot recover the stream, "+
 				"it is lost", "stream",
 				filepath.Base(dir), "err", err)
 		case err != nil:
-			// The cause may be a full disk, which also makes the recovery of a stream fail.
+			// The disk may be full. Then recovering a stream may fail too, so do not start without links.
 			return nil, errors.Join(fmt.Errorf("nats-server is not started: the files of stream %s could not "+
 				"be hard-linked, and the "+
 				"stream would be lost if its recovery failed: %w", filepath.Base(dir), err), k.drop())
@@ -75,8 +76,8 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	return k, nil
 }
 
-// link hard-links the files of a stream, including staged atomic batches, and reports whether it
-// contains messages.
+// link makes hard links for the files of a stream, including those of atomic batches that are not complete. It reports
+// whether the stream has messages.
 func (k *kept) link(stream string, sync bool) (holds bool, err error) {
 	var dirs []string
 	root := filepath.Join(k.from, stream)
@@ -113,7 +114,7 @@ func (k *kept) link(stream string, sync bool) (holds bool, err error) {
 	return holds, nil
 }
 
-// check returns an error if the started server lacks a stream that held messages.
+// check returns an error if a stream that had messages is missing in the server after its start.
 func (k *kept) check(ns *server.Server) error {
 	var errs []error
 	for _, s := range k.streams {
@@ -133,8 +134,8 @@ func (k *kept) check(ns *server.Server) error {
 	return errors.Join(errs...)
 }
 
-// putBack restores the files that the server removed, from the hard links in the folder to. Then it removes these
-// links. The server that removed the files must have ended.
+// putBack restores files that the server removed, from the hard links in the folder k.to. Then it removes the links.
+// The server that removed the files must have ended.
 func (k *kept) putBack() error {
 	err := filepath.WalkDir(k.to, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -161,7 +162,7 @@ func (k *kept) putBack() error {
 	return k.drop()
 }
 
-// drop removes the hard links in the folder to. From then on, a file that the server removes is lost.
+// drop removes the hard links in the folder k.to. If the server removes a file after that, the file is lost.
 func (k *kept) drop() error {
 	if err := os.RemoveAll(k.to); err != nil {
 		return fmt.Errorf("removing hard links of stream files: %w", err)
@@ -172,10 +173,10 @@ func (k *kept) drop() error {
 // streamDirs is the pattern of the folders of all streams in a server's store.
 const streamDirs = server.JetStreamStoreDir + "/*/streams/*"
 
-// Mend removes the empty blocks without a key file from encrypted streams, and returns their paths. A
-// kill between the creation of a block's file and of its key file leaves such a block. At its next
-// start the server takes it for an unencrypted block and cannot recover the stream. store is the
-// server's store_dir. The server must not be running.
+// Mend removes the empty blocks without a key file from encrypted streams, and returns their paths. Such a block is
+// left if the server is killed after it has created the block's file and before it has created the key file. At its
+// next start, the server takes the block for an unencrypted one and cannot recover the stream. store is the server's
+// store_dir. The server must not be running.
 func Mend(store string, log *slog.Logger) (removed []string, err error) {
 	blocks, err := files.Glob(store, streamDirs+"/msgs/*.blk")
 	if err != nil {

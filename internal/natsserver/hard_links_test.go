@@ -19,7 +19,7 @@ import (
 
 const kept = 100 // messages in the ledger of killed
 
-// killed returns a data folder as a kill leaves it, and the folder of its ledger.
+// killed returns a data folder in the state after a kill of the server, and the folder of the ledger in it.
 func killed(t *testing.T) (data, ledger string) {
 	t.Helper()
 	data = t.TempDir()
@@ -37,14 +37,14 @@ func killed(t *testing.T) (data, ledger string) {
 	if err != nil || len(dirs) != 1 {
 		t.Fatal(dirs, err)
 	}
-	// The server writes the index when it ends.
+	// The server writes the index when it ends. After a kill there would be none.
 	if err := os.Remove(filepath.Join(dirs[0], "msgs", "index.db")); err != nil {
 		t.Fatal(err)
 	}
 	return data, dirs[0]
 }
 
-// recovers starts a server and checks that it has all messages.
+// recovers starts a server and checks that the ledger has all its messages.
 func recovers(t *testing.T, data string) {
 	t.Helper()
 	s, err := natsserver.Start(natsserver.Config{Data: data})
@@ -120,14 +120,14 @@ func TestOnlyEmptyBlocksWithoutAKeyAreMended(t *testing.T) {
 	}
 }
 
-// The server deletes the files of a stream that it cannot recover.
+// The server deletes the files of a stream that it cannot recover. After such a start, the files must be there again.
 func TestAStreamThatIsNotRecoveredIsNotLost(t *testing.T) {
 	data, ledger := killed(t)
 	key, away := filepath.Join(ledger, "msgs", "1.key"), filepath.Join(t.TempDir(), "1.key")
 	if err := os.Rename(key, away); err != nil {
 		t.Fatal(err)
 	}
-	// The staged part of a batch is needed to complete it after a kill.
+	// If the server was killed while it stored a batch, it needs this file to complete the batch.
 	staged := filepath.Join(ledger, "batches", "b", "msgs")
 	if err := os.MkdirAll(staged, 0o700); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestAStreamThatIsNotRecoveredIsNotLost(t *testing.T) {
 	recovers(t, data)
 }
 
-// A kill may come while the server deletes files and before they are restored.
+// A kill may come after the server has deleted files and before they are restored. The next start must restore them.
 func TestWhatAnEarlierStartKeptIsPutBack(t *testing.T) {
 	data, ledger := killed(t)
 	rel, err := filepath.Rel(filepath.Join(data, "jetstream", "jetstream"), ledger)

@@ -15,7 +15,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server/avl"
 )
 
-// indexName is the index that nats-server writes for a stream, in the folder of its blocks.
+// indexName is the name of the index file that nats-server writes for a stream. The file is in the folder of the
+// stream's blocks.
 const indexName = "index.db"
 
 const (
@@ -31,16 +32,16 @@ type index struct {
 	firstTime, lastTime int64
 	subjects            map[string]indexSubject
 	blocks              []indexBlock
-	sum                 [checksumSize]byte // checksum of the last record of the last block
+	sum                 [checksumSize]byte // checksum of the last record in the last block that the index lists
 }
 
-// indexSubject has the number of messages of a subject, and the numbers of the first and last block
-// with one.
+// indexSubject has the number of messages with a subject, and the numbers of the first and the last block that contain
+// one.
 type indexSubject struct {
 	total, first, last uint64
 }
 
-// indexBlock describes the messages of a block: those from first to last without the deleted ones.
+// indexBlock lists the messages of a block: those with the sequences from first to last, without the deleted ones.
 type indexBlock struct {
 	number, bytes       uint64
 	first, last         uint64

@@ -22,23 +22,23 @@ import (
 )
 
 // nats-server 2.15.2 writes the index of a stream every two minutes and at a regular stop. After a kill, the index
-// usually lacks the latest messages. The server then discards the index, and reads each block of the stream three
-// times, on one processor (filestore.recoverFullState, recoverMsgs). Therefore freshen adds the missing messages to the
-// ledger's index before the server starts. It reads the last block that the index lists and all later blocks, each
-// once, on all processors.
+// usually lacks the latest messages. The server then discards the index and rebuilds it, which is slow: it reads each
+// block of the stream three times, on one processor (filestore.recoverFullState, recoverMsgs). Therefore freshen adds
+// the missing messages to the ledger's index before the server starts. It reads the last block that the index lists and
+// all later blocks, each once, on all processors.
 //
-// The index still describes the earlier blocks, because nats-server changes them in few ways. The ledger discards no
-// old messages. In an encrypted stream a deletion writes a tombstone to the last block and leaves the message where it
-// is. A purge replaces the index. A compaction removes deleted messages, and later their tombstones, or both at once if
-// they are in the same block. So freshen also reads the earlier blocks that changed since the index was written, and
-// compares them with it.
+// For the earlier blocks, the index is in most cases still right. The ledger discards no old messages. In an encrypted
+// stream, a deletion leaves the message where it is and writes a record of the deletion, a tombstone, to the last
+// block. A purge replaces the index. Only a compaction changes an earlier block: it removes deleted messages and later
+// their tombstones, or both at once if they are in the same block. So freshen also reads the earlier blocks that
+// changed since the index was written, and compares them with it.
 //
-// freshen does not handle rare cases: an index of another version, a tombstone or a damaged record after the index.
-// Then it changes nothing, and the server rebuilds the index. After a start of the machine it changes nothing either,
-// because the blocks on disk may then be older than the index.
+// freshen does not handle these rare cases: an index of another version, and a tombstone or a damaged record that was
+// written after the index. Then it changes nothing, and the server rebuilds the index. After a start of the machine it
+// changes nothing either, because the blocks on disk may then be older than the index.
 
-// freshen brings the index of the ledger up to date. The server must not be running. If freshen fails,
-// the old index stays and the server rebuilds it.
+// freshen adds to the ledger's index the messages that it lacks. The server must not be running. If freshen fails, the
+// old index stays, and the server rebuilds it.
 func freshen(store, key string, log *slog.Logger) {
 	dirs, err := ledgerDirs(store)
 	for _, dir := range dirs {
@@ -54,11 +54,11 @@ func ledgerDirs(store string) ([]string, error) {
 	return files.Glob(store, server.JetStreamStoreDir+"/*/streams/"+streams.LedgerStream)
 }
 
-// bootFile returns the path of the file with the id of the boot in which the server last recovered the
-// streams of a store. It is written at the first recovery after each start of the machine.
+// bootFile returns the path of the file with the id of the machine's boot in which the server last recovered the
+// streams of a store. After each start of the machine, the file is written when the server first recovers its streams.
 func bootFile(store string) string { return filepath.Join(store, "boot") }
 
-// bootID returns the id of the machine's current boot. It is empty on other systems than Linux.
+// bootID returns the id of the machine's current boot. It is empty on other systems than Linux, which have no such id.
 func bootID() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(id)
@@ -70,9 +70,9 @@ func sameBoot(store string) bool {
 	return err == nil && string(id) == bootID()
 }
 
-// setBoot writes the id of the current boot to bootFile. It must be called after the server has recovered
-// its streams. From then on, freshenStream ignores indexes that are older than bootFile. They are not
-// removed, because the server reads the last sequence from an index when it rebuilds it.
+// setBoot writes the id of the current boot to bootFile. It must be called after the server has recovered its streams.
+// From then on, freshenStream ignores indexes that are older than bootFile. These indexes are not removed: when the
+// server rebuilds an index, it reads the last sequence from the old one.
 func setBoot(store string) error {
 	if bootID() == "" {
 		return nil
@@ -80,10 +80,11 @@ func setBoot(store string) error {
 	return files.Write(bootFile(store), []byte(bootID()), 0o600)
 }
 
-// justBefore exceeds the time between nats-server's look at its state and the end of writing the index.
+// justBefore is longer than the time that nats-server needs to write an index, from reading its state to the end of the
+// write.
 const justBefore = 10 * time.Second
 
-// freshenStream brings the index of the stream in a folder up to date.
+// freshenStream adds to the index of a stream the messages that it lacks. dir is the stream's folder.
 func freshenStream(store, dir, key string) error {
 	stream, file := filepath.Base(dir), filepath.Join(dir, "msgs", indexName)
 	sealer, err := openStreamKey(dir, key)
@@ -127,8 +128,8 @@ func freshenStream(store, dir, key string) error {
 	if err != nil {
 		return err
 	}
-	// The temporary file is outside the stream's folder, where the server reads every file. It is not
-	// synced: the server discards an index with a wrong checksum.
+	// The server reads every file in the stream's folder, so the temporary file is outside of it. The file is not
+	// synced, because the server discards an index with a wrong checksum.
 	tmp := filepath.Join(store, "indexing")
 	defer os.Remove(tmp)
 	if err := os.WriteFile(tmp, sealed, 0o600); err != nil {
@@ -138,7 +139,8 @@ func freshenStream(store, dir, key string) error {
 }
 
 // readLater reads the last block that an index lists and all later blocks, and returns the records that the index
-// lacks. It also compares with the index each earlier block whose file changed after the given time.
+// lacks. If the file of an earlier block changed after the time changed, readLater also compares this block with the
+// index.
 func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, error) {
 	paths, err := files.Glob(dir, "msgs/*.blk")
 	if err != nil {
@@ -190,7 +192,7 @@ func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, err
 	return later, g.Wait()
 }
 
-// compare returns an error unless the block has exactly the messages that the index lists for it.
+// compare returns an error if the block does not have exactly the messages that the index lists for it.
 func (b *block) compare(k *indexBlock) error {
 	buf, err := b.read()
 	if err != nil {
@@ -207,7 +209,7 @@ func (b *block) compare(k *indexBlock) error {
 	return err
 }
 
-// tally counts those messages of a block that the index lists.
+// tally counts the messages of a block that are also listed in the index.
 type tally struct{ msgs, bytes uint64 }
 
 func (t *tally) count(k *indexBlock, seq uint64, rec []byte) {
@@ -217,7 +219,7 @@ func (t *tally) count(k *indexBlock, seq uint64, rec []byte) {
 	}
 }
 
-// check returns an error unless the block has exactly the messages that the index lists for it.
+// check returns an error if the block does not have exactly the messages that the index lists for it.
 func (t *tally) check(b *block, k *indexBlock) error {
 	if t.msgs != k.msgs() || t.bytes != k.bytes {
 		return fmt.Errorf("%s changed after the index", b.file)
@@ -225,7 +227,7 @@ func (t *tally) check(b *block, k *indexBlock) error {
 	return nil
 }
 
-// laterBlock has the records of a block that an index lacks.
+// laterBlock has those records of a block that the index lacks.
 type laterBlock struct {
 	number, bytes       uint64
 	first, last         uint64
@@ -241,9 +243,9 @@ func (l *laterBlock) msgs() uint64 {
 	return l.last + 1 - l.first
 }
 
-// readAfter reads the records that the index lacks. If known is nil, these are all records of the block; otherwise they
-// are the records after the record whose checksum is last. It compares the earlier records with the index, because a
-// compaction may have removed messages together with their tombstones.
+// readAfter reads those records of a block that the index lacks. If known is nil, the index lacks the whole block.
+// Otherwise, it lacks the records after the one with the checksum last. In this case readAfter also compares the
+// earlier records with the index, because a compaction may have removed messages together with their tombstones.
 func (b *block) readAfter(known *indexBlock, last [checksumSize]byte, l *laterBlock) error {
 	l.subjects = make(map[string]uint64)
 	buf, err := b.read()

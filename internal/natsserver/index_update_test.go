@@ -26,7 +26,7 @@ import (
 	"lazaret/streams"
 )
 
-// copyRunning copies the data folder of a running server, as a kill of the process would leave it.
+// copyRunning copies the data folder of a running server. The copy is in the state after a kill of the process.
 func copyRunning(t *testing.T, data string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "killed")
@@ -45,7 +45,8 @@ func copyRunning(t *testing.T, data string) string {
 	return to
 }
 
-// rebuilds records whether nats-server or freshen reported that the index of the ledger is rebuilt.
+// rebuilds is a log handler. It records the messages of nats-server and freshen that say that the ledger's index is
+// rebuilt.
 type rebuilds struct {
 	slog.Handler
 	mu  sync.Mutex
@@ -66,7 +67,7 @@ func (r *rebuilds) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
-// ledgerOf returns everything that a client can see of the ledger.
+// ledgerOf returns everything in the ledger that a client can see.
 func ledgerOf(t *testing.T, s *natsserver.Server) string {
 	t.Helper()
 	js, done := roleStreams(t, s, natsserver.RoleIngest)
@@ -100,7 +101,8 @@ func ledgerOf(t *testing.T, s *natsserver.Server) string {
 	return out.String()
 }
 
-// appendLedger publishes n messages of up to 400,000 bytes to the ledger, fenced like a stage's.
+// appendLedger publishes n messages of up to 400,000 bytes to the ledger. Each names the expected last message, like
+// those of a stage.
 func appendLedger(t *testing.T, s *natsserver.Server, r *rand.Rand, n int) {
 	t.Helper()
 	js, done := roleStreams(t, s, natsserver.RoleIngest)
@@ -166,7 +168,7 @@ func oneFile(t *testing.T, data, pattern string) string {
 	return found[len(found)-1]
 }
 
-// ledgerBlocks is the folder of the ledger's blocks in a data folder.
+// ledgerBlocks is the folder of the ledger's blocks, relative to the data folder.
 const ledgerBlocks = ledgerDir + "/msgs/"
 
 const ledgerDir = "jetstream/jetstream/*/streams/" + streams.LedgerStream
@@ -179,7 +181,7 @@ func TestAStartAfterAKillRecoversTheLedgerWithoutARebuild(t *testing.T) {
 		before, after func(*testing.T, *natsserver.Server) // the index was written
 		left          func(t *testing.T, data string)      // changes the folder that the kill left
 		rebuilt       bool
-		emptied       bool // the ledger has only the messages after that, and needs no rebuild without any
+		emptied       bool // the ledger has only messages from after the index; if it has none, no rebuild is needed
 		noIndex       bool // after the start
 	}{
 		"appended": {},
@@ -254,7 +256,8 @@ func TestAStartAfterAKillRecoversTheLedgerWithoutARebuild(t *testing.T) {
 			if got, want := len(seen.why) > 0, c.rebuilt && (!c.emptied || more > 0); got != want {
 				t.Errorf("rebuilt: %v %q, want %v", got, seen.why, want)
 			}
-			// The server works on with the index, and rebuilds the same from the blocks alone.
+			// The server must be able to work with the index. The index must be the same as one that is rebuilt from
+			// the blocks alone.
 			appendLedger(t, s, r, 10)
 			deleteLedger(t, s, 62, 65)
 			want = ledgerOf(t, s)
@@ -273,8 +276,8 @@ func TestAStartAfterAKillRecoversTheLedgerWithoutARebuild(t *testing.T) {
 	}
 }
 
-// A compaction removes deleted messages and, if they are in the same block, their tombstones. Then nothing in
-// the blocks says that the index still counts these messages.
+// A compaction removes deleted messages and, if these are in the same block, also their tombstones. Then the blocks do
+// not show that messages in the index were deleted. The index must still not be used.
 func TestAnIndexIsNotUsedAfterACompaction(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

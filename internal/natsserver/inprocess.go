@@ -11,7 +11,7 @@ import (
 	"lazaret/internal/natsfiles"
 )
 
-// Dial opens an in-process connection with the named credential of the data folder.
+// Dial opens a connection inside the process, with the credential of this name in the data folder.
 func (s *Server) Dial(name string, opts ...nats.Option) (*nats.Conn, error) {
 	file := CredsFile(s.cfg.Data, name)
 	b, err := os.ReadFile(file)
@@ -22,7 +22,7 @@ func (s *Server) Dial(name string, opts ...nats.Option) (*nats.Conn, error) {
 		nats.CustomInboxPrefix(natsfiles.Inbox(b)))...)
 }
 
-// InProcessConn opens a connection to the running server. It implements nats.InProcessServer.
+// InProcessConn opens a connection inside the process to the running server. It implements nats.InProcessServer.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	ns := s.current()
 	if ns == nil {
@@ -35,16 +35,17 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return &inProcess{Conn: c, handshake: 2}, nil
 }
 
-// inProcess is a client's end of an in-process connection. A pipe has no buffer: a client that writes PING after
-// CONNECT blocks while the server, which refuses the CONNECT, writes its error. Neither reads, the server closes, and
-// the client gets an error of the pipe in the place of the refusal. So the two writes of the handshake do not block.
+// inProcess is the client's end of a connection inside the process. The connection is a pipe without a buffer. A client
+// writes CONNECT and then PING. If the server refuses the CONNECT, it writes an error at the same time. Then both write
+// and neither reads, so the server closes the connection, and the client gets an error of the pipe instead of the
+// refusal. To avoid that, the client's two writes return at once, before the server has read them.
 type inProcess struct {
 	net.Conn
 
 	mu        sync.Mutex
-	handshake int           // writes that remain of the handshake; guarded by mu, like the fields below
-	written   chan struct{} // closed when the writes so far are done; nil: they are
-	err       error         // of a write of the handshake; valid once written is closed
+	handshake int           // number of the handshake's writes that are still to come; guarded by mu, like the fields below
+	written   chan struct{} // closed when all writes up to now are done; nil if they are done
+	err       error         // error of a write of the handshake; valid only after written is closed
 }
 
 func (c *inProcess) Write(b []byte) (int, error) {

@@ -11,7 +11,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// A refused client in the process of the server gets the refusal, and no error of the pipe between them.
+// A client inside the server's process is refused. It must get the server's refusal, not an error of the pipe between
+// the two.
 func TestAClientInProcessLearnsThatItsCredentialIsRefused(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)
@@ -22,7 +23,8 @@ func TestAClientInProcessLearnsThatItsCredentialIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"acme.revoked", "acme.expired"} {
-		// Until the reload, and within the second of the expiry, a client may still get in.
+		// A client may still be accepted before the server has reloaded the register, and in the second in which the
+		// credential expires.
 		natstest.Eventually(t, 10*time.Second, "refusal of "+name, func() bool {
 			nc, err := s.Dial(name)
 			if err == nil {

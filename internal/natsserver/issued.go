@@ -22,19 +22,20 @@ import (
 
 // Validity of credentials.
 const (
-	// AgentExpires is the default for credentials that people create.
+	// AgentExpires is the default validity of credentials that people create.
 	AgentExpires = 90 * 24 * time.Hour
-	// RoleExpires is for credentials that `lazaret up` creates and renews.
+	// RoleExpires is the validity of credentials that `lazaret up` creates and renews.
 	RoleExpires = 30 * 24 * time.Hour
-	// InitExpires is for credentials of separate daemons, which `lazaret server init` renews.
+	// InitExpires is the validity of credentials for separate daemons, which `lazaret server init` creates and renews.
 	InitExpires = 397 * 24 * time.Hour
-	// ExpiresSoon is the remaining validity of a credential below which `lazaret doctor` reports it.
+	// ExpiresSoon is a remaining validity. If a credential has less, `lazaret doctor` reports it.
 	ExpiresSoon = 14 * 24 * time.Hour
 )
 
-// Grant names the role or agent that a credential authorizes, and how long. Either Role or Agent is set.
+// Grant is the content of a credential: the role or the agent that it is for, and its validity. Either Role or Agent is
+// set.
 type Grant struct {
-	Name  string        `json:"name"` // of the credential's file and of its NATS context
+	Name  string        `json:"name"` // name of the credential's file and of its NATS context
 	Role  Role          `json:"role,omitempty"`
 	Agent *Agent        `json:"agent,omitempty"`
 	Lasts time.Duration `json:"-"` // 0: it never expires
@@ -103,7 +104,7 @@ func readRegister(data string) (*register, error) {
 	return natsfiles.ReadList[register](registerFile(data), "credentials")
 }
 
-// changeRegister reads, changes and writes the register. A lock excludes other processes.
+// changeRegister reads the register, changes it and writes it. Meanwhile it holds a lock, so that other processes wait.
 func changeRegister(data string, change func(*register) error) error {
 	return files.Locked(registerFile(data), func() error {
 		r, err := readRegister(data)
@@ -133,7 +134,8 @@ func (r *register) of(user string) *Issued {
 	return r.Credentials[i]
 }
 
-// adopt adds the credentials in creds/ that the register does not list. Older versions had no register.
+// adopt adds to the register the credentials in the folder creds/ that it does not list. Older versions had no
+// register.
 func (r *register) adopt(data string) error {
 	paths, err := files.Glob(filepath.Dir(CredsFile(data, "")), "*.creds")
 	if err != nil {
@@ -160,7 +162,8 @@ func (r *register) adopt(data string) error {
 	return nil
 }
 
-// agentOf reconstructs the agent from a credential's permissions; nil for a role.
+// agentOf returns the agent for which a credential was made, as its permissions show. It returns nil if the credential
+// is for a role.
 func agentOf(c *jwt.UserClaims) *Agent {
 	project, name, ok := strings.Cut(c.Name, "/")
 	if !ok {
@@ -207,7 +210,8 @@ func readCreds(file string) (*jwt.UserClaims, nkeys.KeyPair, error) {
 	return c, user, nil
 }
 
-// Credentials returns the issued credentials by name; of those with the same name the latest is last.
+// Credentials returns the issued credentials in the order of their names. If several have the same name, the latest
+// comes last.
 func Credentials(data string) ([]*Issued, error) {
 	r, err := readRegister(data)
 	if err == nil {
@@ -225,7 +229,7 @@ func Credentials(data string) ([]*Issued, error) {
 	return r.Credentials, nil
 }
 
-// write signs a credential for a user, writes its file and adds it to the register.
+// write signs a credential for a user, writes its file, and adds it to the register.
 func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error) {
 	pub, err := user.PublicKey()
 	if err != nil {
@@ -251,9 +255,9 @@ func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error
 	return i, files.Write(path, b, 0o600)
 }
 
-// Install writes a credential and its context. An existing credential stays as it is, unless renew is set.
-// If renew is set, it is signed again for the same key once half of its life is over, if an older version
-// signed it, or if its rights differ from those of g. A revoked credential is never renewed.
+// Install writes a credential and its context. If the credential exists and renew is not set, Install leaves it as it
+// is. If renew is set, Install signs it again for the same key in three cases: half of its validity is over, an older
+// version signed it, or its rights are not those of g. It never renews a revoked credential.
 func (m *Minter) Install(g Grant, url string, renew bool) error {
 	path := CredsFile(m.data, g.Name)
 	err := changeRegister(m.data, func(r *register) error {
@@ -292,7 +296,7 @@ func (m *Minter) Install(g Grant, url string, renew bool) error {
 	return files.Write(ctx, append(b, '\n'), 0o600)
 }
 
-// due reports whether a credential must be signed again.
+// due reports whether Install must sign a credential again.
 func (m *Minter) due(c *jwt.UserClaims, g *Grant) bool {
 	if signer, err := m.signer.PublicKey(); err != nil || c.Issuer != signer {
 		return true
@@ -304,9 +308,9 @@ func (m *Minter) due(c *jwt.UserClaims, g *Grant) bool {
 	return g.Lasts > 0 && (c.Expires == 0 || time.Until(time.Unix(c.Expires, 0)) < g.Lasts/2)
 }
 
-// Rotate creates a credential with the same rights and a new key. It revokes the other credentials of
-// that name unless keepOld is set. lasts is the validity; if it is nil, the validity is that of the
-// previous credential, or AgentExpires if that one never expired.
+// Rotate creates a credential with a new key and the same rights. It revokes the other credentials of the same name,
+// unless keepOld is set. lasts is the validity. If it is nil, the validity is that of the previous credential, or
+// AgentExpires if the previous credential never expires.
 func (m *Minter) Rotate(name string, lasts *time.Duration, keepOld bool) (fresh *Issued, err error) {
 	err = changeRegister(m.data, func(r *register) error {
 		old, err := r.named(m.data, name)
@@ -340,14 +344,15 @@ func (m *Minter) Rotate(name string, lasts *time.Duration, keepOld bool) (fresh 
 
 // Revoked is the result of a revocation.
 type Revoked struct {
-	Name        string // of the credentials; for a key that the register does not list, the key
+	Name        string // name of the credentials; if a key was revoked that is not in the register, the key
 	Credentials int    // revoked now
 	Tokens      int    // of the HTTP gateway, revoked now
 }
 
-// Revoke revokes the credentials of a name, or of a user's public key even if the register does not
-// list it. If older is set, the latest credential stays valid. Tokens stand for the latest credential of a name: they
-// are revoked with it, so that they do not give access to a later credential of that name.
+// Revoke revokes the credentials of a name, or of a user's public key even if the register does not list it. If older
+// is set, the latest credential stays valid. A token of the HTTP gateway gives access to the latest credential of a
+// name. So if the latest credential is revoked, the tokens are revoked too. Otherwise they would give access to a later
+// credential of the same name.
 func (m *Minter) Revoke(name string, older bool) (out Revoked, err error) {
 	latest := false // the latest credential of the name is revoked
 	err = changeRegister(m.data, func(r *register) error {
@@ -377,7 +382,7 @@ func (m *Minter) Revoke(name string, older bool) (out Revoked, err error) {
 	return out, err
 }
 
-// named returns the credentials of a name or of a user's public key, the latest last.
+// named returns the credentials of a name, or those of a user's public key. The latest comes last.
 func (r *register) named(data, name string) ([]*Issued, error) {
 	if err := r.adopt(data); err != nil {
 		return nil, err
@@ -405,8 +410,8 @@ func revoke(cs []*Issued) (n int) {
 	return n
 }
 
-// revocations returns the keys that the server must refuse, each with the time up to which credentials
-// for it are refused.
+// revocations returns the public keys that the server must refuse. For each key, it returns a time: the server refuses
+// credentials that were issued up to this time.
 func (r *register) revocations(now time.Time) jwt.RevocationList {
 	out := make(jwt.RevocationList)
 	for _, c := range r.Credentials {

@@ -32,7 +32,7 @@ func install(t *testing.T, m *natsserver.Minter, g natsserver.Grant) {
 	}
 }
 
-// hold connects with a credential file and reconnects like a daemon.
+// hold connects with a credential file. It reconnects without end, as a daemon does.
 func hold(t *testing.T, url, file, inbox string) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.UserCredentials(file), nats.CustomInboxPrefix(inbox), nats.MaxReconnects(-1),
@@ -91,7 +91,7 @@ func TestPromiseA12ARevokedCredentialIsDisconnectedAndRefused(t *testing.T) {
 	if err := good.Flush(); err != nil || good.Stats().Reconnects != 0 {
 		t.Errorf("another agent's connection: %v, %d reconnects", err, good.Stats().Reconnects)
 	}
-	// Neither a renewal nor a restart makes it valid again.
+	// The revoked credential must stay refused after a renewal and after a restart.
 	if err := m.Install(bot("bad", time.Hour), "", true); err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +200,8 @@ func TestPromiseA12TheKeyThatSignsIsNotTheAccountsIdentity(t *testing.T) {
 	}
 }
 
-// An installation of an older version has the account's own key, which signed credentials that never
-// expire, and no register.
+// In an installation of an older version, the account's own key signed the credentials. These never expire, and there
+// is no register. The current version must start with such a folder, and must be able to revoke the credentials.
 func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *testing.T) {
 	data := t.TempDir()
 	keys := natsserver.KeysDir(data)
@@ -219,7 +219,7 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 	if err := os.WriteFile(filepath.Join(keys, "account.nk"), append(seed, '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Until the first start of the new version, credentials are made as before.
+	// Before the first start of the new version, credentials must be made in the old way.
 	before, err := natsserver.OpenMinter(data)
 	if err != nil {
 		t.Fatal(err)
@@ -248,8 +248,7 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 	if !accepts(t, s.URL(), old) || !accepts(t, s.URL(), role) {
 		t.Fatal("the credentials of the older version are refused")
 	}
-	// Install signs the pipeline's own credentials again with the signing key. It does not sign an agent's credential
-	// again.
+	// Install must sign the credentials of roles again with the signing key, but not those of agents.
 	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "",
 		true); err != nil {
 		t.Fatal(err)
@@ -265,7 +264,7 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 		cs[0].Agent.Kinds != nil {
 		t.Fatalf("%+v, %v", cs[0], err)
 	}
-	// A credential that is up to date is not signed again, so its file stays.
+	// A credential that is up to date must not be signed again.
 	was2 := read(t, natsserver.CredsFile(data, "operator"))
 	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "",
 		true); err != nil || !bytes.Equal(was2, read(t, natsserver.CredsFile(data, "operator"))) {

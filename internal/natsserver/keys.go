@@ -16,24 +16,24 @@ import (
 	"lazaret/pkg/files"
 )
 
-// keyring holds the secrets of an installation. They are created once, on the first start, and stored
-// in DATA/keys with mode 0600.
+// keyring has the secrets of an installation. They are created at the first start, and stored in DATA/keys with mode
+// 0600.
 type keyring struct {
 	data             string
 	operator, system nkeys.KeyPair
-	account          string        // public key of the account that owns credentials and streams
+	account          string        // public key of the account to which credentials and streams belong
 	signing          nkeys.KeyPair // signs credentials
 	storage          string        // encrypts the streams at rest
 }
 
 const (
-	// signingKey signs credentials. It can be replaced without changing the account.
+	// signingKey is the file of the key that signs credentials. The key can be replaced without a new account.
 	signingKey = "signing.nk"
-	// identityKey is the account's own key. It exists only in installations of older versions, whose
-	// credentials it signed.
+	// identityKey is the file of the account's own key. Only installations of older versions have it. There, it signed
+	// the credentials.
 	identityKey = "account.nk"
-	// accountFile contains the account's public key. The private key is not stored: the operator signs
-	// the account's claims.
+	// accountFile is the file of the account's public key. The private key is not stored and not needed, because the
+	// operator signs the claims of the account.
 	accountFile = "account.pub"
 )
 
@@ -60,7 +60,7 @@ func accountKey(dir string) (string, error) {
 	return kp.PublicKey()
 }
 
-// openAccount returns the account's public key. The first start creates it.
+// openAccount returns the account's public key. At the first start, it creates the account.
 func openAccount(dir string) (string, error) {
 	key, err := accountKey(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +75,7 @@ func openAccount(dir string) (string, error) {
 	return secret(filepath.Join(dir, accountFile), func() (string, error) { return key, nil })
 }
 
-// storageKey is the name of the secret that encrypts the streams.
+// storageKey is the file of the secret that encrypts the streams.
 const storageKey = "jetstream.key"
 
 // KeysDir returns the folder of an installation's secrets.
@@ -119,8 +119,7 @@ func openKeyring(data string) (*keyring, error) {
 	return k, err
 }
 
-// Secret returns the random 256-bit secret with this name in base64. It creates the secret if it does
-// not exist.
+// Secret returns the secret with this name, in base64. If it does not exist, Secret creates it: random 256 bits.
 func Secret(data, name string) (string, error) {
 	if err := os.MkdirAll(KeysDir(data), 0o700); err != nil {
 		return "", err
@@ -132,7 +131,7 @@ func Secret(data, name string) (string, error) {
 	})
 }
 
-// secret returns the secret in a file. It makes the file if it does not exist.
+// secret returns the secret in a file. If the file does not exist, secret creates it with the secret that make returns.
 func secret(path string, make func() (string, error)) (string, error) {
 	s, err := readSecret(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -158,7 +157,7 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("reading a key: %w", err)
 	}
 	if len(bytes.TrimSpace(b)) == 0 {
-		// Where the file system has no hard links, files.Create makes an empty file first.
+		// On a file system without hard links, files.Create makes an empty file before it writes the key.
 		return "", fmt.Errorf("%s is empty: if another process starts at the same moment, it is writing the key: try again. "+
 			"Otherwise put the key back; if the file never had a key, remove it", path)
 	}
