@@ -83,7 +83,7 @@ func TestTheCommandsOfTheREADMEAndTheDocsWork(t *testing.T) {
 		"PATH="+filepath.Join(clone, "bin")+":"+os.Getenv("PATH"))
 
 	// The programs are not compiled again, because that takes a minute of processor time in another folder. With
-	// GO=true, make build does only its other steps. The test TestAStrangerGoesFromMakeRun… runs make build completely.
+	// GO=true, make build does only its other steps. TestAStrangerGoesFromMakeRun… runs make build completely.
 	env = append(env, "GO=true")
 	if err := os.Mkdir(filepath.Join(clone, "bin"), 0o755); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ type inProcess struct {
 	net.Conn
 
 	mu        sync.Mutex
-	handshake int           // number of the handshake's writes that are still to come; guarded by mu, like the fields below
+	handshake int           // number of writes that the handshake still makes; guarded by mu, like the fields below
 	written   chan struct{} // closed when all writes up to now are done; nil if they are done
 	err       error         // error of a write of the handshake; valid only after written is closed
 }
