@@ -25,8 +25,8 @@ import (
 // Role is the role of a console user.
 type Role string
 
-// The roles. RoleApprover allows a user to send decisions. It gives them no effect: the arbiter accepts a
-// decision only if a pinned key signed it.
+// The roles. A user with RoleApprover may send decisions. The role alone gives a decision no effect: the arbiter
+// accepts it only if a pinned key signed it.
 const (
 	RoleViewer   Role = "viewer"   // reads
 	RoleApprover Role = "approver" // reads, and sends signed decisions
@@ -38,7 +38,7 @@ type User struct {
 	Role Role   `json:"role"`
 	// Projects are the projects that the user may see; empty means all.
 	Projects []string `json:"projects,omitzero"`
-	// Ceiling is the highest sensitivity that the user may read; the zero value is internal.
+	// Ceiling is the highest sensitivity of texts that the user may read. The zero value means internal.
 	Ceiling beliefs.Sensitivity `json:"ceiling,omitzero"`
 }
 
@@ -67,14 +67,14 @@ func (u *User) check() error {
 
 // Limits of logins and sessions.
 const (
-	LoginExpires   = 15 * time.Minute // validity of an unused link, unless the caller says another one
+	LoginExpires   = 15 * time.Minute // validity of a link that is not used, unless the caller gives another one
 	MaxLogin       = 24 * time.Hour   // maximum validity of an unused link
 	SessionExpires = 12 * time.Hour
 	SessionIdle    = 2 * time.Hour
 	maxSessionsOf  = 1000 // concurrent sessions; the oldest ends first
 )
 
-// grant is an issued login code that was not used yet.
+// grant is a login code that was issued and was not used yet.
 type grant struct {
 	User
 	Hash    string    `json:"hash"` // SHA-256 of the code, hex
@@ -85,7 +85,7 @@ type grants struct {
 	Grants []grant `json:"grants"`
 }
 
-// LoginsFile returns the path of the file with the unused login codes of a data folder.
+// LoginsFile returns the path of the file with the login codes of a data folder that were not used yet.
 func LoginsFile(data string) string { return filepath.Join(data, "console", "logins.json") }
 
 func urlFile(data string) string { return filepath.Join(data, "console", "url") }
@@ -98,8 +98,8 @@ func noteURL(data, at string) error {
 	return files.Write(urlFile(data), []byte(at+"\n"), 0o600)
 }
 
-// LastURL returns the URL of the console that was started last with a data folder. If there was none, it is the URL of
-// DefaultListen.
+// LastURL returns the URL of the console that was started last with a data folder. If none was started, it returns the
+// URL of DefaultListen.
 func LastURL(data string) string {
 	b, err := os.ReadFile(urlFile(data))
 	if u, err2 := url.Parse(strings.TrimSpace(string(b))); err == nil && err2 == nil && u.Host != "" {
@@ -108,8 +108,8 @@ func LastURL(data string) string {
 	return "http://localhost" + DefaultListen[strings.LastIndexByte(DefaultListen, ':'):]
 }
 
-// NewLogin issues a code with which a user can sign in once, within the time lasts, at most MaxLogin. It stores only
-// the code's SHA-256.
+// NewLogin issues a code with which a user can sign in once. The code is valid for the time lasts, which is at most
+// MaxLogin. The file stores only the SHA-256 of the code.
 func NewLogin(data string, u User, lasts time.Duration) (code string, err error) {
 	if err := u.check(); err != nil {
 		return "", err
@@ -127,13 +127,13 @@ func NewLogin(data string, u User, lasts time.Duration) (code string, err error)
 	return code, err
 }
 
-// errNoLogin means that no unused, valid login has this code.
+// errNoLogin means that there is no login with this code that is unused and still valid.
 var errNoLogin = errors.New("the link was used before, has expired, or was never issued")
 
-// takeLogin returns the user of a login code and invalidates the code.
+// takeLogin returns the user of a login code. The code cannot be used again.
 func takeLogin(data, code string) (*User, error) { return findLogin(data, code, true) }
 
-// lookLogin returns the user of a login code. The code stays valid.
+// lookLogin returns the user of a login code. The code can still be used.
 func lookLogin(data, code string) (*User, error) { return findLogin(data, code, false) }
 
 func findLogin(data, code string, use bool) (*User, error) {
@@ -202,12 +202,12 @@ type login struct {
 	register   string // challenge of a passkey registration in progress
 }
 
-// logins are the console's sessions. They are not stored, so they end with the process.
+// logins are the sessions of the console's users. They are not stored, so they end when the process ends.
 type logins struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	by map[string]*login // by the hash of the cookie; guarded by mu
+	by map[string]*login // by the hash of the session cookie; guarded by mu
 }
 
 func newLogins() *logins { return &logins{now: time.Now, by: make(map[string]*login)} }
@@ -239,8 +239,8 @@ func (s *login) over(now time.Time) bool {
 	return now.Sub(s.began) >= SessionExpires || now.Sub(s.saw) >= SessionIdle
 }
 
-// find returns the user of a session cookie, or nil. A request extends the session only if person is set:
-// automatic requests, such as refreshes of a page, must not keep the session alive.
+// find returns the user of a session cookie, or nil. person says that a person made the request. Only such a request
+// extends the session. Automatic requests, such as refreshes of a page, do not keep the session alive.
 func (l *logins) find(cookie string, person bool) *User {
 	if cookie == "" {
 		return nil
@@ -268,8 +268,8 @@ func (l *logins) end(cookie string) {
 	delete(l.by, hash(cookie))
 }
 
-// cookieName returns the name of the session cookie. It contains the port, because all ports of a host
-// share their cookies.
+// cookieName returns the name of the session cookie. The name contains the port, because all ports of a host share
+// their cookies.
 func (c *Console) cookieName() string {
 	if c.secure() {
 		return "__Host-lazaret"
@@ -291,7 +291,8 @@ func (c *Console) user(r *http.Request) *User {
 	return c.logins.find(k.Value, r.Header.Get("HX-Request") == "" && r.URL.Path != "/events")
 }
 
-// login starts a session for a one-time code. The page to which it redirects never comes from the request.
+// login starts a session for a login code. Then it redirects to a page. The page's address is never taken from the
+// request.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	code := r.URL.Query().Get("code")
 	if code == "" {
@@ -322,7 +323,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 			errNoLogin.Error()+". Make a new one: lazaret console login NAME.")
 		return
 	}
-	if otherSite { // a link on another site must not replace the session
+	if otherSite { // a link on another site must not replace the session that the user has
 		p := &page{Title: "Sign in as " + u.Name + "?", Data: code, c: c}
 		c.render(w, http.StatusOK, "confirm", p)
 		return
@@ -342,8 +343,8 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// guard sets the security headers of every response. It refuses requests with another Host header than the
-// console's. Of requests other than GET and HEAD, it refuses those that do not come from a page of this console.
+// guard sets the security headers of every response. It refuses a request whose Host header is not that of the console.
+// It also refuses a request other than GET and HEAD if it does not come from a page of this console.
 func (c *Console) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -352,13 +353,14 @@ func (c *Console) guard(next http.Handler) http.Handler {
 				"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms of the console would send the Origin "null"
+		// with no-referrer, the console's own forms would have the Origin "null"
+		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), "+
 			"publickey-credentials-create=(self)")
 		h.Set("Cache-Control", "no-store")
-		if !c.ours(r.Host) { // DNS rebinding: another name leads to this address
+		if !c.ours(r.Host) { // after DNS rebinding, another host name leads to this address
 			http.Error(w, "the console has no such host name", http.StatusMisdirectedRequest)
 			return
 		}
@@ -371,8 +373,8 @@ func (c *Console) guard(next http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin reports whether the request's headers say that it comes from a page of this console. It
-// returns false without an Origin header: every browser sends one with a POST.
+// sameOrigin reports whether the request's headers say that it comes from a page of this console. Every browser sends
+// an Origin header with a POST. So without an Origin header, sameOrigin returns false.
 func (c *Console) sameOrigin(r *http.Request) bool {
 	if s := r.Header.Get("Sec-Fetch-Site"); s != "" && s != "same-origin" {
 		return false
@@ -384,8 +386,8 @@ func (c *Console) ours(host string) bool {
 	return slices.ContainsFunc(c.origins, func(o string) bool { _, h, _ := strings.Cut(o, "://"); return h == host })
 }
 
-// challenge stores c as the challenge of a session's passkey registration. It returns the previous challenge,
-// which may be empty.
+// challenge stores c as the challenge for the registration of a passkey in a session. It returns the challenge that the
+// session had before, which may be empty.
 func (l *logins) challenge(cookie, c string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

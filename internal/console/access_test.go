@@ -28,7 +28,7 @@ func TestALinkSignsInOnceAndLeadsNowhereElse(t *testing.T) {
 		url[strings.Index(url, "=")+1:]) {
 		t.Errorf("the file of logins holds a code: %v", err)
 	}
-	// A link scanner that uses HEAD does not invalidate the link.
+	// A scanner of links uses HEAD. The link must stay valid after that.
 	head, err := http.Head(url)
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestASessionEnds(t *testing.T) {
 	}
 }
 
-// keeper returns a client of a new agent in a project.
+// keeper returns a client for a new agent, named keeper, in a project.
 func keeper(t *testing.T, project string) *client.Client {
 	t.Helper()
 	return agentOf(t, project, "keeper")
@@ -337,8 +337,9 @@ func TestForeignTextIsShownAndNeverRun(t *testing.T) {
 	}
 }
 
-// An agent marks an action as secret. Users below that sensitivity cannot see its arguments, although
-// no memory contains these words.
+// An agent marks an action as secret. A user who may not read secret texts must not see the action's arguments, and a
+// search by such a user must not find them. The words are in no memory, so only the mark of the action can prevent
+// that.
 func TestAnActionThatIsMarkedSecretIsShownAndFoundByNobodyBelow(t *testing.T) {
 	const project, secret = "marked", "quince-4471@evil.example"
 	act := &streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"` + secret + `"}`),
@@ -372,7 +373,7 @@ func TestAnActionThatIsMarkedSecretIsShownAndFoundByNobodyBelow(t *testing.T) {
 	}
 }
 
-// A search must not reveal texts that the user may not read.
+// The results of a search must not show whether a text that the user may not read contains the searched words.
 func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
 	const project, message = "sought", "the arguments have the vault code of the Zurich office is 7741"
 	x := newIndex()
@@ -402,7 +403,8 @@ func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
 	}
 }
 
-// Marks are known once the index has read up to a text. Before that, every text may be secret.
+// The index knows the sensitivity of a text only after it has read the text's entry. Before that, a user who may not
+// read secret texts must not see the text.
 func TestATextThatTheIndexHasNotComeToIsNotShown(t *testing.T) {
 	x := newIndex()
 	x.next = 10

@@ -29,7 +29,7 @@ var periods = []struct {
 
 type alertsView struct {
 	Severity, Rule, Tool, Project, Since, Where string
-	One                                         bool // shows only the alerts of one rule about one tool
+	One                                         bool // shows only one group: the alerts of one rule about one tool
 	Severities, Sinces, Projects                []string
 	Groups                                      []*alertGroup
 	Rows                                        []alertRow // the alerts, if One is set
@@ -41,7 +41,7 @@ type alertsView struct {
 	query                                       url.Values
 }
 
-// alertGroup is the alerts of one rule about one tool.
+// alertGroup has the alerts that one rule raised about one tool.
 type alertGroup struct {
 	Tool, Rule, Effect string
 	Severity           string // the highest
@@ -160,8 +160,8 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	return failed
 }
 
-// alertFields are the fields that a search may use, by their JSON names. The index does not store the fields detail,
-// path and observed_event_ids of an alert, so these are always empty.
+// alertFields are the fields that a search may use, by their JSON names. For the fields detail, path and
+// observed_event_ids, the functions return empty values, because the index does not store these fields.
 var alertFields = map[string]func(a *alertRow) any{
 	"id": func(a *alertRow) any { return a.ID }, "rule": func(a *alertRow) any { return a.Rule },
 	"rule_digest": func(a *alertRow) any { return a.RuleDigest }, "group": func(a *alertRow) any { return a.Group },
@@ -176,8 +176,8 @@ var alertFields = map[string]func(a *alertRow) any{
 	"path":    func(*alertRow) any { return []any{} }, "observed_event_ids": func(*alertRow) any { return []any{} },
 }
 
-// fieldsOf returns a function that reads from an alert those fields that the filter where uses. The function is fast,
-// because a page searches up to 100,000 alerts.
+// fieldsOf returns a function that reads from an alert only the fields that the filter where uses. This is fast, which
+// is necessary because a page searches up to 100,000 alerts.
 func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 	env := make(map[string]any)
 	used := make(map[string]func(a *alertRow) any)
@@ -194,7 +194,8 @@ func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 	}
 }
 
-// with returns the page's URL with changed query parameters. pairs are their names and values, alternately.
+// with returns the URL of the page with some query parameters changed. pairs has the names and the new values of these
+// parameters, alternately.
 func (v *alertsView) with(pairs ...string) string {
 	q := make(url.Values)
 	for k, x := range v.query {
@@ -208,7 +209,7 @@ func (v *alertsView) with(pairs ...string) string {
 	return "/alerts?" + q.Encode()
 }
 
-// Back returns the URL of the page of all groups.
+// Back returns the URL of the page that lists all groups of alerts.
 func (v *alertsView) Back() string {
 	q := make(url.Values)
 	for k, x := range v.query {
@@ -219,10 +220,10 @@ func (v *alertsView) Back() string {
 	return "/alerts?" + q.Encode()
 }
 
-// WithSilenced returns the URL of the page that includes silenced alerts.
+// WithSilenced returns the URL of the page that also shows silenced alerts.
 func (v *alertsView) WithSilenced() string { return v.with("silenced", "show") }
 
-// Times returns the durations for which alerts can be silenced.
+// Times returns the durations that a user can choose to silence alerts.
 func (v *alertsView) Times() (out []string) {
 	for _, x := range silenceTimes {
 		out = append(out, x.Name)
@@ -240,5 +241,5 @@ func (v *alertsView) Shown() (out []string) {
 	return out
 }
 
-// Older returns the URL of the next page of the group's alerts.
+// Older returns the URL of the page with the next, older alerts of the group.
 func (v *alertsView) Older() string { return v.with("from", fmt.Sprint(v.Next)) }

@@ -24,7 +24,7 @@ func beliefsOf(t *testing.T, project string) []ingest.Belief {
 	return ans.Beliefs
 }
 
-// attestations are the signed notes on beliefs of a project, as the ledger has them.
+// attestations returns the signed attestations of a project's beliefs that are in the ledger.
 func attestations(t *testing.T, project string) (notes []string) {
 	t.Helper()
 	r := &wire.Reader{Conn: shared.nc}
@@ -97,12 +97,13 @@ func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
 	if s := press("quarantine"); find("office").Axes.Security != beliefs.Quarantined {
 		t.Errorf("after the quarantine, %q: %+v", s, find("office").Axes)
 	}
-	// A confirmation clears the findings that the page shows.
+	// A confirmation on the page must clear the findings that the page shows.
 	path = "/beliefs/" + project + "/" + find("pay").ID
 	if s := press("confirm"); s != "confirm" {
 		t.Errorf("a belief with a finding: the page says %q", s)
 	}
-	// The page shows something else than what is signed.
+	// The text on the page is changed before the user signs. The page must refuse to sign, because the shown text is
+	// not that of the belief.
 	b.open(t, "/beliefs/"+project+"/"+find("vault").ID)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#attest button[value=confirm]:not([disabled])")))
 	eval[bool](t, b, `document.querySelector('[data-f="content"]').textContent = "The code is 1234",
@@ -111,7 +112,7 @@ func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
 	if x := find("vault"); x.Signed != "" {
 		t.Errorf("another text was shown, and it is signed: %+v", x)
 	}
-	// The notes stand in the ledger, and verify with the trust file alone.
+	// The attestations must be in the ledger. It must be possible to verify them with the trust file alone.
 	notes := attestations(t, project)
 	if len(notes) != 3 {
 		t.Errorf("%d attestations in the ledger", len(notes))

@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxLeaves is the number of listed leaves at the end of the log.
+// maxLeaves is the number of leaves that the page lists, from the end of the log.
 const maxLeaves = 25
 
 type logView struct {
@@ -31,13 +31,13 @@ type logView struct {
 	Proof   *proven
 	Why     string   // why there is no proof
 	Keys    []string // pinned keys of the log
-	Kept    string   // an earlier checkpoint to compare with the head
+	Kept    string   // an earlier checkpoint, to be compared with the log's head
 	Heads   *heads
 	WhyNot  string // why the heads cannot be compared
 }
 
-// heads are two checkpoints of the log, with the hashes from which a browser verifies that one log
-// extends the other.
+// heads has two checkpoints of the log. It also has the hashes with which a browser can verify that the log of the
+// second one extends that of the first.
 type heads struct {
 	Kept, Now string
 	Path      []string // base64
@@ -103,7 +103,7 @@ func (c *Console) logPage(r *http.Request, p *page) (string, error) {
 	return "log", nil
 }
 
-// compareHeads returns the consistency proof from a kept checkpoint to the log's head.
+// compareHeads returns a proof that the log's head extends the log of an earlier checkpoint, kept.
 func (c *Console) compareHeads(ctx context.Context, trust *keys.Trust, kept string) (*heads, error) {
 	kept = strings.TrimRight(strings.ReplaceAll(kept, "\r\n", "\n"), "\n") + "\n"
 	vs := trust.Verifiers(keys.RoleAuditor)
@@ -134,7 +134,7 @@ func (c *Console) compareHeads(ctx context.Context, trust *keys.Trust, kept stri
 	return h, nil
 }
 
-// prove asks the auditor for the proof of an entry. entry is a ledger position, or AGENT/ID of an event.
+// prove asks the auditor for the proof of an entry. entry is a ledger position, or an event as AGENT/ID.
 func (c *Console) prove(ctx context.Context, u *User, project, entry string) (string, error) {
 	if streams.CheckID("project", project) != nil || !u.May(project) {
 		return "", fmt.Errorf("there is no project %s that you may see", project)

@@ -31,7 +31,8 @@ func TestTheBrowserVerifiesAProofAndComparesHeads(t *testing.T) {
 	if bad := b.axe(t); bad != "" {
 		t.Error(bad)
 	}
-	// A changed bit of the leaf, a hash, the checkpoint and the signature, and another index.
+	// Each change alters one part of a proof: the leaf, a hash, the index, the root, the signature or its name. The
+	// browser must then refuse the proof.
 	for name, change := range map[string]string{
 		"leaf":      `s.replace(/^(extra .{150})(.)/m, (_, a, x) => a + (x === "A" ? "B" : "A"))`,
 		"hash":      `s.replace(/^(index .*\n.{10})(.)/m, (_, a, x) => a + (x === "A" ? "B" : "A"))`,
@@ -64,7 +65,8 @@ func TestTheBrowserVerifiesAProofAndComparesHeads(t *testing.T) {
 		"the kept checkpoint") {
 		t.Error("an altered kept checkpoint is not refused")
 	}
-	// Hashes that do not lead from the kept root to the new one, and the root of another log.
+	// The comparison is changed in the page: the hashes, or the root of the head. The browser must then say that the
+	// logs do not agree.
 	for name, change := range map[string]string{
 		"path": `document.querySelector("#compared [data-path]")`, "head": `document.querySelector("#compared [data-now]")`} {
 		b.open(t, "/log?kept="+url.QueryEscape(kept))

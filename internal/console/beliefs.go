@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxBeliefs is the limit of beliefs on a page.
+// maxBeliefs is the maximum number of beliefs on a page.
 const maxBeliefs = 100
 
 type beliefsView struct {
@@ -53,7 +53,7 @@ func (c *Console) beliefsPage(r *http.Request, p *page) (string, error) {
 	return "beliefs", nil
 }
 
-// believed returns a belief's content, or its redaction if the user may not read it.
+// believed returns the content of a belief. If the user may not read the content, it returns a text that says so.
 func (p *page) believed(b *ingest.Belief) string {
 	if !p.sees(b.Project, b.Sensitivity) {
 		return redacted(b.Sensitivity)
@@ -64,18 +64,18 @@ func (p *page) believed(b *ingest.Belief) string {
 type beliefView struct {
 	ingest.Belief
 	Shown  string // the content, safe to look at
-	JSON   bool   // Shown is a JSON string, since the content has characters that cannot be shown
-	Unsafe string // why an attestation cannot be signed on this page; empty: it can
-	// Clears are the keys of the findings that a confirmation clears, and Cleared their texts. Kept are the texts of
-	// findings that a confirmation cannot clear, because the arbiter has not stored everything that the rule said, or
-	// because an attestation can name only so many findings (approval.MaxFindings).
+	JSON   bool   // Shown is a JSON string, because the content has characters that cannot be shown
+	Unsafe string // the reason why the belief cannot be attested on this page; empty: it can
+	// Clears are the keys of the findings that a confirmation on this page clears, and Cleared are the texts of these
+	// findings. Kept are the texts of findings that it cannot clear. There are two reasons for that: the arbiter has
+	// not stored the rule's whole message, or an attestation cannot name more findings (approval.MaxFindings).
 	Clears        []string
 	Cleared, Kept []string
 	Drawing       template.HTML
 	Graph         *ingest.Lineage
 }
 
-// Command returns the command line with which a person attests the belief with a key file. d is the decision.
+// Command returns the command with which a person attests the belief with a key file. d is the decision.
 func (v *beliefView) Command(d string) string {
 	return "lazaret beliefs " + d + " " + v.ID + " --project " + v.Project + " --key FILE"
 }
@@ -97,7 +97,8 @@ func (c *Console) findBelief(ctx context.Context, project, id string) (*ingest.B
 	return &ans.Beliefs[0], nil
 }
 
-// show sets the content in a form that is safe to display and from which the page can compute the digest.
+// show sets the content in a form that is safe to display. The page must be able to compute the content's digest from
+// this form. If it cannot, show sets Unsafe.
 func (v *beliefView) show(p *page) {
 	said := p.believed(&v.Belief)
 	if v.Shown, v.JSON = inertText(said); said != v.Content {
@@ -108,7 +109,7 @@ func (v *beliefView) show(p *page) {
 	v.Content = said
 }
 
-// findings sets the findings because of which recalls withhold the belief.
+// findings sets the fields about those findings because of which recalls leave out the belief.
 func (c *Console) findings(ctx context.Context, p *page, v *beliefView) error {
 	var all []arbiter.Finding
 	err := query.Ask(ctx, c.cfg.Conn, arbiter.AskFindings, streams.PartitionOf(v.Project),

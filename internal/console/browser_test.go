@@ -30,7 +30,7 @@ import (
 //go:embed testdata/axe.min.js.gz
 var axeGzip []byte
 
-// browser is a headless Chromium that records a page's requests and errors.
+// browser is a headless Chromium. It records the requests and the errors of a page.
 type browser struct {
 	ctx  context.Context
 	base string // address of the console
@@ -106,7 +106,8 @@ func call[P, R any](t *testing.T, b *browser, cmd cdp.Command[P, R], params P) R
 func (b *browser) run(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx := b.ctx
-	if len(steps) > 0 { // the context of the first run is that of the browser
+	// the first run, without steps, makes the context of the browser, so it must not end with a timeout
+	if len(steps) > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -118,7 +119,7 @@ func (b *browser) run(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// eval returns the value of a script after its promise is settled.
+// eval runs a script and returns its value. If the value is a promise, eval waits for its result.
 func eval[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
@@ -130,7 +131,7 @@ func eval[T any](t *testing.T, b *browser, script string) T {
 	return v
 }
 
-// open opens a path and waits until the page's scripts and tasks have finished.
+// open opens a page and waits until its scripts have run and its task, if it has one, is done.
 func (b *browser) open(t *testing.T, path string) {
 	t.Helper()
 	if strings.HasPrefix(path, "/") {
@@ -140,7 +141,7 @@ func (b *browser) open(t *testing.T, path string) {
 		chromedp.WaitNotPresent(chromedp.CSS("#running")))
 }
 
-// axe returns the violations that axe-core finds on the page.
+// axe returns the accessibility violations that axe-core finds on the page.
 func (b *browser) axe(t *testing.T) string {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(axeGzip))
@@ -162,7 +163,7 @@ func (b *browser) scheme(t *testing.T, name string) {
 		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
 }
 
-// shot writes a screenshot if LAZARET_SCREENSHOTS names a folder.
+// shot saves a screenshot in the folder that LAZARET_SCREENSHOTS names. If it is not set, shot does nothing.
 func (b *browser) shot(t *testing.T, name string) {
 	t.Helper()
 	dir := os.Getenv("LAZARET_SCREENSHOTS")

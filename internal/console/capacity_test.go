@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// fill adds 1,000 open holds to an index as ledger entries, each with this number of alerts.
+// fill adds ledger entries with 1,000 open holds to an index. Each hold has the given number of alerts.
 func fill(t *testing.T, x *index, each int) {
 	t.Helper()
 	at := x.Next()
@@ -72,7 +72,7 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 	project, hold := attackAs(t, "load")
 	tools, list := offerTools(t, "loadtools", "load", "notes", tool("read_note", "Reads a note."),
 		tool("delete_note", "Deletes one."))
-	// The arbiter has the same holds as the index.
+	// The holds in the queue are real ones: the arbiter has them too, not only the index.
 	queue := url.Values{}
 	for i := range agents {
 		name := fmt.Sprintf("load%d", i)
@@ -85,7 +85,7 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 	x := shared.c.index
 	c := &Console{cfg: shared.c.cfg, port: shared.c.port, origins: shared.c.origins, js: shared.c.js, index: newIndex(),
 		logins: newLogins(), feeds: shared.c.feeds, ctx: shared.c.ctx, judging: make(chan struct{}, 1)}
-	c.begin.Do(func() {}) // disable following the ledger: the test adds the entries itself
+	c.begin.Do(func() {}) // the console must not read the ledger, because the test adds the entries itself
 	ctx, stop := context.WithCancel(t.Context())
 	followed := make(chan error, 1)
 	go func() { followed <- c.index.follow(ctx, shared.nc, slog.New(slog.DiscardHandler)) }()

@@ -28,7 +28,7 @@ const DefaultListen = "127.0.0.1:4281"
 // Limits of the console.
 const (
 	maxConns   = 256
-	maxFeeds   = 64 // pages that wait for changes at the same time
+	maxFeeds   = 64 // maximum number of pages that wait for changes at the same time
 	maxBody    = 128 << 10
 	headerTime = 5 * time.Second
 	readTime   = 10 * time.Second
@@ -40,11 +40,10 @@ const (
 type Config struct {
 	Data   string // the data folder, with trust.yaml and console/
 	Listen string // HOST:PORT; empty: DefaultListen
-	// Conn is an operator's connection. The console closes it.
+	// Conn is a connection with an operator's credential. The console closes it.
 	Conn *nats.Conn
-	// Origin is the URL that people open, such as https://lazaret.example.org. The default is
-	// http://localhost with the port. Passkeys are bound to its host name, and do not work with an IP
-	// address.
+	// Origin is the URL that people open, such as https://lazaret.example.org. The default is http://localhost with the
+	// port. A passkey is valid only for the host name of this URL. It does not work if the host is an IP address.
 	Origin string
 	TLS    *tls.Config // nil: plain HTTP
 	Log    *slog.Logger
@@ -56,7 +55,7 @@ type Console struct {
 
 	cfg     Config
 	port    string
-	origins []string // allowed Origin headers; the first is the console's URL
+	origins []string // Origin headers that are allowed; the first one is the console's URL
 	js      jetstream.JetStream
 	http    *http.Server
 	index   *index
@@ -64,7 +63,7 @@ type Console struct {
 	looks   looks
 	pol     policyNow
 	set     rulesNow
-	judging chan struct{} // semaphore: one comparison of rule sets at a time
+	judging chan struct{} // semaphore: only one comparison of rule sets runs at a time
 	tasks   tasks
 	journal *journal
 	feeds   chan struct{}
@@ -78,7 +77,7 @@ type Console struct {
 //go:embed static
 var static embed.FS
 
-// Start starts a console, which serves until Close.
+// Start starts a console. The console serves pages until Close is called.
 func Start(cfg Config) (*Console, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -144,7 +143,7 @@ func (c *Console) URL() string {
 	return c.origins[0]
 }
 
-// LoginURL returns the link that logs in with a code of NewLogin.
+// LoginURL returns the link with which a user signs in. code is a code of NewLogin.
 func (c *Console) LoginURL(code string) string { return c.URL() + "/login?code=" + code }
 
 func (c *Console) secure() bool { return strings.HasPrefix(c.origins[0], "https://") }
@@ -164,7 +163,7 @@ func (c *Console) Close() {
 	c.cfg.Conn.Close()
 }
 
-// watch starts to follow the ledger; only its first call has an effect.
+// watch starts to follow the ledger. After the first call, it does nothing.
 func (c *Console) watch() {
 	c.begin.Do(func() {
 		c.wg.Go(func() { // compile the rules now, so that the first page does not wait for it
@@ -188,7 +187,7 @@ func (c *Console) watch() {
 	})
 }
 
-// handler fills in p.Data and returns the name of the template.
+// handler handles the request for a page. It sets p.Data and returns the name of the template.
 type handler func(r *http.Request, p *page) (name string, err error)
 
 func (c *Console) routes() http.Handler {
@@ -247,7 +246,7 @@ func (c *Console) routes() http.Handler {
 	return mux
 }
 
-// failure is an error with a message for the user.
+// failure is an error with a message that the page shows to the user.
 type failure struct {
 	status      int
 	title, text string
@@ -263,11 +262,11 @@ func badRequest(format string, args ...any) error {
 	return &failure{http.StatusBadRequest, "Invalid request", fmt.Sprintf(format, args...)}
 }
 
-// serve renders a page for a signed-in user.
+// serve renders a page. If nobody is signed in, it sends the user to the login page.
 func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 	u := c.user(r)
 	if u == nil {
-		// an open page goes to the login page, without an error in the browser's console
+		// the session ended while a page was open: send the page to the login page, without an error in the browser
 		if r.Header.Get("HX-Request") != "" {
 			w.Header().Set("HX-Redirect", "/login")
 			return
@@ -318,15 +317,15 @@ func (c *Console) render(w http.ResponseWriter, status int, name string, p *page
 	w.Write(b.Bytes())
 }
 
-// quiet is the shortest and beat the longest time between two events that a page receives.
+// quiet and beat are the shortest and the longest time between two events that a page receives.
 const (
 	quiet = time.Second
 	beat  = 5 * time.Second
 )
 
-// events sends a page a server-sent event whenever the index changes, until the page is closed or the session
-// ends. The query parameter since is the index version that the page shows, so events also reports changes
-// that happened before the page connected.
+// events sends an event to a page (a server-sent event) whenever the index changes. It ends when the page is closed or
+// the session ends. The query parameter since is the version of the index that the page shows. So events also reports a
+// change that came before the page was connected.
 func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case c.feeds <- struct{}{}:
@@ -373,7 +372,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 		shown = version
 		pause := quiet
 		over := c.user(r) == nil
-		if over { // the page then asks for its content and is redirected to the login page
+		if over { // the page then asks for its content and is sent to the login page
 			name, pause = "change", beat
 		}
 		if !send("event: " + name + "\ndata: \n\n") {

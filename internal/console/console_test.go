@@ -23,7 +23,7 @@ import (
 	"lazaret/streams"
 )
 
-// shared is the pipeline and console of this package's tests: starting one takes seconds.
+// shared is a pipeline with a console that all tests of this package use, because starting one takes seconds.
 var shared struct {
 	data string
 	p    *embedded.Pipeline
@@ -63,7 +63,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// attack plays the demo's attack and returns its project and open hold.
+// attack plays the attack of the demo. It returns the project and the id of the hold that is open after it.
 func attack(t *testing.T) (project, hold string) { return attackAs(t, "demo") }
 
 func attackAs(t *testing.T, name string) (project, hold string) {
@@ -71,7 +71,7 @@ func attackAs(t *testing.T, name string) (project, hold string) {
 	return playAs(t, name, examples.PoisonedSession)
 }
 
-// playAs plays a recorded session in a project of that name, and returns the project and its hold.
+// playAs plays a recorded session in a project of the given name. It returns the project and the id of its hold.
 func playAs(t *testing.T, name string, session []byte) (project, hold string) {
 	t.Helper()
 	nc, err := shared.p.Server.Connect(natsserver.RoleReplay)
@@ -119,7 +119,7 @@ func link(t *testing.T, u User) string {
 	return shared.c.LoginURL(code)
 }
 
-// visitor returns a signed-in HTTP client that keeps cookies.
+// visitor returns an HTTP client that is signed in as a user and keeps its cookies.
 func visitor(t *testing.T, u User) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -133,7 +133,7 @@ func visitor(t *testing.T, u User) *http.Client {
 	return c
 }
 
-// outcome requests a page until its task has finished.
+// outcome requests a page again and again until the page's task is done. Then it returns the page.
 func outcome(t *testing.T, c *http.Client, url string) (code int, body string) {
 	t.Helper()
 	await(t, "the outcome of "+url, func() bool {
@@ -194,7 +194,8 @@ func TestThePagesTellTheDemosAttackWithoutScript(t *testing.T) {
 	})
 }
 
-// A change between the rendering of a page and its connection to /events is reported.
+// The index changes after a page was rendered and before the page connects to /events. The page must still be told of
+// the change.
 func TestAPageHearsOfAChangeThatCameBeforeItsConnection(t *testing.T) {
 	attack(t)
 	_, version, _ := shared.c.index.state()

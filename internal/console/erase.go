@@ -7,8 +7,9 @@ import (
 	"lazaret/streams"
 )
 
-// erase drops the rows of the entries that a statement orders to forget. The counts of a rule's effects and of verdicts
-// still include the forgotten entries until the next start; a count contains no text. The caller holds mu.
+// erase removes the rows of those entries that a statement orders to erase. It does not change the numbers of a rule's
+// effects and of verdicts: these include the erased entries until the next start. A number contains no text. The caller
+// holds mu.
 func (x *index) erase(e *streams.Entry) {
 	if !x.erased.Add(e) {
 		return
@@ -37,7 +38,7 @@ func (x *index) erase(e *streams.Entry) {
 	}
 }
 
-// eraseHolds drops the holds of erased proposals. A proposal and its verdicts are erased together.
+// eraseHolds removes the holds of erased proposals. A proposal and its verdicts are always erased together.
 func (x *index) eraseHolds(row func(project string, at uint64) bool) {
 	gone := func(h *holdRow) bool { return row(h.Project, h.At) || row(h.Project, h.Verdict.Proposal) }
 	maps.DeleteFunc(x.holds, func(_ [2]string, h *holdRow) bool { return gone(h) })
@@ -45,8 +46,8 @@ func (x *index) eraseHolds(row func(project string, at uint64) bool) {
 	x.closed = slices.DeleteFunc(x.closed, gone)
 }
 
-// eraseTools drops erased lists of tools, and the requests to accept a list that are erased or whose server has no list
-// any more.
+// eraseTools removes erased lists of tools. It removes a request to accept a list if the request is erased, or if no
+// list of its server is left.
 func (x *index) eraseTools(row func(project string, at uint64) bool) {
 	for k, r := range x.catalogues {
 		gone := func(o offeredList) bool { return row(r.Project, o.At) }

@@ -15,9 +15,10 @@ import (
 	"lazaret/streams"
 )
 
-// forget publishes a statement to forget the data subject person of a project, or the project if person is empty. An
-// entry concerns the data subject if it has name in its body, or was made from such an entry. Entries in done were
-// listed before; forget adds the others to it, and publishes nothing if there are none.
+// forget publishes a statement that erases entries: those of the data subject person, or those of the whole project if
+// person is empty. An entry concerns the data subject if its body contains name, or if it was made from such an entry.
+// done has the entries of earlier statements, which are left out. forget adds the new ones to done. If there are no new
+// ones, it publishes nothing.
 func forget(t *testing.T, project, person, name string, done map[uint64]bool) {
 	t.Helper()
 	signer, err := keys.LoadSigner(datafolder.OperatorKey(shared.data))
@@ -60,7 +61,8 @@ func forget(t *testing.T, project, person, name string, done map[uint64]bool) {
 	}
 }
 
-// lured has a data subject's session read an order and then propose to carry it out, which is held.
+// lured plays a session about a data subject: the agent reads a planted instruction and proposes the action that it
+// asks for. The action is held.
 func lured(t *testing.T, project, person, name string) {
 	t.Helper()
 	cl := agentOf(t, project, "agent-of-"+person)
@@ -117,7 +119,8 @@ func TestAnErasureEndsWhatTheConsoleShowsOfItsEntries(t *testing.T) {
 	await(t, "the rows of a later session", func() bool { return len(names("borneo")) >= 3 })
 }
 
-// What other stages write from an erased entry after the statement is not listed either.
+// After a statement has erased an entry, other stages may still publish entries about it. These must not be listed
+// either.
 func TestALateFindingOnAnErasedEntryIsNotListed(t *testing.T) {
 	signed := func(c streams.Custody) []byte {
 		t.Helper()
@@ -158,7 +161,7 @@ func TestALateFindingOnAnErasedEntryIsNotListed(t *testing.T) {
 			alerts(11, 3, "p"), alerts(12, 2, "p"), alerts(13, 2, "q")} {
 			x.take(e)
 		}
-		// A statement that another stage claims to have is ignored.
+		// A statement is ignored if its entry is from another stage than ingest.
 		x.take(&streams.Entry{Seq: 14, Stage: "sentinel-core", Type: streams.TypeForgotten, Project: "q"})
 		var left []uint64
 		for _, a := range x.alerts {

@@ -23,13 +23,13 @@ import (
 // maxGiven is the maximum number of events in a drafted test.
 const maxGiven = 12
 
-// Wrong returns the URL of the page that drafts an exception for the alert.
+// Wrong returns the URL of a page with a draft of an exception. The exception is for this alert, if it is a false one.
 func (a alertRow) Wrong() string {
 	return "/exceptions/draft?" + url.Values{"project": {a.Project}, "entry": {strconv.FormatUint(a.At, 10)},
 		"rule": {a.Rule}}.Encode()
 }
 
-// draftView is a drafted exception for a false alert, with its test.
+// draftView is a draft of an exception for a false alert, with a test of the exception.
 type draftView struct {
 	Alert           alertRow
 	Exception, Test string
@@ -37,11 +37,11 @@ type draftView struct {
 	Failures        []string
 	Running         *task  // the test, while it runs
 	Why             string // why there is no test
-	WhatIf          string // URL of the page that judges the session with the exception
+	WhatIf          string // URL of the page that judges the session again with the exception
 }
 
-// draftPage drafts an exception for a false alert, limited to the alert's agent and tool. It also drafts a test
-// that plays the session's events up to the alert, and runs the test.
+// draftPage makes a draft of an exception for a false alert. The exception is limited to the alert's agent and tool.
+// The page also makes a test that plays the events of the session up to the alert, and runs this test.
 func (c *Console) draftPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
 	project, rule := q.Get("project"), q.Get("rule")
@@ -118,7 +118,7 @@ func asYAML(v any) (string, error) {
 	return string(b), err
 }
 
-// try runs a drafted test on a rule set with a drafted exception. It returns the test's failures.
+// try adds a draft of an exception to a rule set and runs a test on it. It returns what failed in the test.
 func try(ctx context.Context, bundle []byte, pack, exception, test string) (failures []string, err error) {
 	src, err := rules.Open(bundle)
 	if err != nil {
@@ -150,7 +150,7 @@ func try(ctx context.Context, bundle []byte, pack, exception, test string) (fail
 	return failures, nil
 }
 
-// given returns the events of a session up to a position, in the format of a test.
+// given returns the events of a session up to a position of the ledger, in the form that a test of rules has.
 func (c *Console) given(ctx context.Context, p *page, project, session string, at uint64) ([]yaml.MapSlice, error) {
 	s, ok := c.index.session(project, session)
 	if !ok {
@@ -189,8 +189,8 @@ func (c *Console) given(ctx context.Context, p *page, project, session string, a
 	return out, nil
 }
 
-// testEvent returns an entry in the format of a test. It returns a nil doc for types of entries that tests do
-// not need.
+// testEvent returns an entry in the form that a test of rules has. doc is nil if tests do not need entries of this
+// type.
 func testEvent(e *streams.Entry) (key string, doc yaml.MapSlice, agent string, err error) {
 	put := func(k string, v any) {
 		if v != "" {

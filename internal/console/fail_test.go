@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// fails opens a page that says what went wrong, and checks it as the others are. The browser notes the status of
-// the document itself as an error: the note is expected once, and no other.
+// fails opens a page that reports an error, and makes the usual checks of a page. The browser logs the status of the
+// document as an error. It must log this once, and nothing else.
 func (b *browser) fails(t *testing.T, name string, status int, title string, open func()) {
 	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
@@ -80,7 +80,7 @@ func TestSignInAndErrorPagesAreAccessibleAndAskNobodyElse(t *testing.T) {
 		eval[bool](t, b, `(() => { const f = document.createElement("form"); f.method = "post"; f.action = "/silences";
 			document.body.append(f); f.submit(); return true; })()`)
 	})
-	// The session ends while a page is open: the page leaves by itself.
+	// The session ends while a page is open. The page must go to the login page without a click.
 	b.open(t, "/holds")
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#hold-"+hold)))
 	b.fails(t, "an expired session", 401, "Sign in", func() {

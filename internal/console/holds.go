@@ -37,7 +37,7 @@ type holdsView struct {
 	State, Project, Search string
 	Projects               []string
 	Groups                 []holdGroup
-	Total, More            int // matching holds, and groups that are not listed
+	Total, More            int // number of holds that match, and number of groups that are not listed
 }
 
 type holdGroup struct {
@@ -93,28 +93,28 @@ type holdView struct {
 	Body    string // the held content, as JSON or text
 	JSON    bool   // Body is JSON text
 	Hidden  bool   // the user may not read the content
-	Unsafe  string // why the decision cannot be signed on this page; empty: it can
-	Event   string // the event id that the signed digest covers
+	Unsafe  string // the reason why the decision cannot be signed on this page; empty: it can
+	Event   string // id of the event, as it is in the signed digest
 	Key     string // key of a held memory write
 	Quotes  []quoted
 	Drawing template.HTML
 	Alike   int // similar open holds, including this one
 	Row     *holdRow
-	List    *catalogueView // the tools to accept, if the hold is about a list of tools
+	List    *catalogueView // the tools to accept; set only if the hold is about a list of tools
 	Prompt  *proposedPrompt
-	Follows []followed // sources that the user named and that the action carries out
+	Follows []followed // sources that the user named and whose instructions the action follows
 }
 
-// followed is a source that the user named and that a held action carries out.
+// followed is a source that the user named and whose instructions a held action follows.
 type followed struct {
 	*arbiter.ShownSource
 	Lines []intent.Line
 	Whole string // the texts as JSON
-	Why   string // why the source cannot be approved on this page; empty: it can
+	Why   string // the reason why the source cannot be approved on this page; empty: it can
 }
 
-// follow returns the sources that the user named and that a held action carries out, with the texts that the
-// console's user may read.
+// follow returns the sources that the user named and whose instructions a held action follows. It includes only texts
+// that the console's user may read.
 func (c *Console) follow(ctx context.Context, p *page, h *arbiter.Hold, body string) (out []followed) {
 	for i := range h.Sources {
 		f := followed{ShownSource: &h.Sources[i], Why: h.Sources[i].Missing}
@@ -142,7 +142,7 @@ func (c *Console) follow(ctx context.Context, p *page, h *arbiter.Hold, body str
 	return out
 }
 
-// findHold asks the arbiter for a hold, and waits briefly until the index has read its entry.
+// findHold asks the arbiter for a hold. Then it waits for up to a second until the index has read the hold's proposal.
 func (c *Console) findHold(ctx context.Context, project, id string) (*arbiter.Hold, error) {
 	if cmp.Or(streams.CheckID("project", project), streams.CheckID("hold", id)) != nil {
 		return nil, notFound("There is no such hold.")
@@ -196,8 +196,8 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	return "hold", nil
 }
 
-// viewOf returns a hold for display, and the held content in body. If the user may not read the content, body
-// is empty and the view has no part of it.
+// viewOf returns what the page shows of a hold, and in body the held content. If the user may not read the content,
+// body is empty and the view contains no part of the content.
 func (p *page) viewOf(h *arbiter.Hold) (v *holdView, body string) {
 	v = &holdView{Hold: h, Event: cmp.Or(h.Verdict.Reuses, h.Verdict.ID)}
 	body = bodyOf(h)
@@ -217,11 +217,11 @@ func (p *page) viewOf(h *arbiter.Hold) (v *holdView, body string) {
 	return v, body
 }
 
-// bodyOf returns the held content; for a settled hold only its beginning.
+// bodyOf returns the held content. If the hold is settled, it returns only the beginning of the content.
 func bodyOf(h *arbiter.Hold) string { return cmp.Or(h.Body, h.Verdict.Summary) }
 
-// show sets the content in a form that is safe to display and from which the page can compute the
-// digest.
+// show sets the content in a form that is safe to display. The page must be able to compute the content's digest from
+// this form.
 func (v *holdView) show(p *page, body string) {
 	if v.Verdict.Belief != nil {
 		v.Key = v.Verdict.Belief.Key
@@ -237,8 +237,8 @@ func (v *holdView) show(p *page, body string) {
 	v.Body, v.JSON = inertText(body)
 }
 
-// inertText returns a text without characters that cannot be displayed. A text that has such characters is
-// returned as a JSON string that escapes them, and asJSON is true.
+// inertText returns a text in a form that can be displayed. If the text has characters that cannot be displayed, the
+// result is a JSON string in which they are escaped, and asJSON is true.
 func inertText(s string) (shown string, asJSON bool) {
 	if shown = text.Inert(s); shown == s {
 		return s, false
@@ -250,24 +250,24 @@ func inertText(s string) (shown string, asJSON bool) {
 	return cli.EscapeJSON(string(b)), true
 }
 
-// quoted is a passage that the agent read, with the sentence that asked for the action.
+// quoted is a passage that the agent read. Sentence is the sentence in it that asked for the action.
 type quoted struct {
 	Event, Agent, Origin, Tool, Source string
 	Session                            string
 	At                                 uint64
 	Before, After                      string
 	Sentence                           []mark
-	Why                                string // why the passage is not shown; empty: it is
+	Why                                string // the reason why the passage is not shown; empty: it is shown
 }
 
-// mark is a part of a sentence. Hit is set if it is a value that also occurs in the action's arguments.
+// mark is a part of a sentence. Hit is set if the part is a value that is also in the action's arguments.
 type mark struct {
 	Text string
 	Hit  bool
 }
 
-// quotes finds the sentences that asked for a held action, in the observations on the paths of its
-// reasons.
+// quotes returns the sentences that asked for a held action. It looks for them in the observations that are on the
+// paths of the hold's reasons.
 func (c *Console) quotes(ctx context.Context, p *page, h *arbiter.Hold, body string) []quoted {
 	var out []quoted
 	seen := make(map[string]bool)
@@ -315,8 +315,8 @@ func (c *Console) quotes(ctx context.Context, p *page, h *arbiter.Hold, body str
 	return out
 }
 
-// values returns the values of a held action's arguments that can be searched for in a source:
-// addresses, hosts, accounts and similar.
+// values returns those values in a held action's arguments that can be searched for in a source, such as addresses,
+// hosts and accounts.
 func values(body string) []string {
 	var out []string
 	for _, s := range text.CarrierSpans(body) {
@@ -327,7 +327,8 @@ func values(body string) []string {
 	return out
 }
 
-// pick selects the sentence that is most like an instruction and shares most values with the action.
+// pick chooses the sentence of content that most likely asked for the action. It counts how much a sentence reads like
+// an instruction, and how many of the action's values it has.
 func (q *quoted) pick(content string, values []string) {
 	const around = 240 // characters of context before and after
 	var best []string
@@ -384,10 +385,10 @@ func tail(s string, n int) string {
 	return "…" + string(r[len(r)-n:])
 }
 
-// marked splits a sentence at the values in it.
+// marked splits a sentence into parts, so that each value in it is a part.
 func marked(s string, values []string) []mark {
 	low := strings.ToLower(s)
-	if len(low) != len(s) { // lower case changes the length, so positions differ: mark nothing
+	if len(low) != len(s) { // in lower case the text has another length, so positions differ: mark nothing
 		return []mark{{Text: s}}
 	}
 	var out []mark
@@ -409,7 +410,7 @@ func marked(s string, values []string) []mark {
 	return out
 }
 
-// drawPaths returns an SVG drawing of the paths in a hold's reasons, each from a source to the action.
+// drawPaths returns an SVG drawing of the paths in a hold's reasons. Each path leads from a source to the action.
 func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
 	g := new(ingest.Lineage)
 	seen := make(map[string]bool)
@@ -442,7 +443,7 @@ func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
 	return template.HTML(lineage.SVG(g)) // SVG escapes its input
 }
 
-// Command returns the command line with which a person decides the hold with a key file. d is the decision.
+// Command returns the command with which a person decides the hold with a key file. d is the decision.
 func (v *holdView) Command(d string) string {
 	if v.List != nil && d == "approve" {
 		return "lazaret mcp review " + v.ID + " --key FILE"
@@ -450,7 +451,7 @@ func (v *holdView) Command(d string) string {
 	return "lazaret holds " + d + " " + v.ID + " --key FILE"
 }
 
-// ObservationPath returns the URL of the quote's source in its session.
+// ObservationPath returns the URL of the page that shows the source of the quote in its session.
 func (q quoted) ObservationPath(project string) string {
 	if q.Session == "" {
 		return ""

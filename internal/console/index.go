@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// Limits of the index. The oldest items are dropped first; the ledger still contains them.
+// Limits of the index. Beyond a limit, the oldest items are dropped. The ledger still has them.
 const (
 	maxEvents    = 100_000 // events with a known position
 	maxAlerts    = 100_000
@@ -31,7 +31,7 @@ const (
 	batchSize    = 4096
 )
 
-// event is the indexed data of an entry of ingest.
+// event is the part of an entry of ingest that the index has.
 type event struct {
 	project, agent, session, id, tool string
 	typ                               streams.Type
@@ -44,16 +44,16 @@ type alertRow struct {
 	Tool string // tool of the action or observation that the alert is about
 }
 
-// holdRow is the state of a hold according to the ledger's verdicts and hold states.
+// holdRow is the state of a hold, as the entries in the ledger give it (verdicts and hold states).
 type holdRow struct {
 	arbiter.Hold
 	At     uint64    // position of the entry that opened the hold
 	Closed time.Time // zero while the hold is open
 	By     string    // who resolved the hold
-	alone  string    // the rule that is the only reason for the hold; empty if there are several reasons
+	alone  string    // if the hold has only one reason, the rule that gave it; otherwise empty
 }
 
-// incidentRow is the state of an incident after its last entry.
+// incidentRow is the state of an incident after the last entry about it.
 type incidentRow struct {
 	beliefs.Incident
 	Project string
@@ -68,11 +68,11 @@ type sessionRow struct {
 	Read, Proposed, Held, Bad int // Bad: denied or rejected
 	Alerts                    int
 	positions                 []uint64
-	dropped                   int // number of positions beyond maxPositions that were dropped
+	dropped                   int // number of positions that were dropped because there were more than maxPositions
 }
 
-// index follows the ledger and keeps the items that pages list in memory. It is bounded, and rebuilt
-// from the ledger at each start.
+// index follows the ledger and has in memory the items that the pages list. Its size is limited. It is built anew from
+// the ledger at each start.
 type index struct {
 	mu       sync.RWMutex // guards all fields below
 	next     uint64
@@ -97,7 +97,7 @@ type index struct {
 	silences map[[2]string]silenceRow // project, id
 
 	catalogues map[[3]string]*catalogueRow // project, agent, server
-	asks       map[uint64]ask              // open requests to accept a list of tools, by position
+	asks       map[uint64]ask              // requests to accept a list of tools that nobody has decided, by position
 }
 
 func newIndex() *index {
@@ -108,7 +108,7 @@ func newIndex() *index {
 		silences: make(map[[2]string]silenceRow)}
 }
 
-// follow reads the ledger into the index until ctx ends.
+// follow adds the entries of the ledger to the index until ctx ends.
 func (x *index) follow(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -129,7 +129,7 @@ func (x *index) follow(ctx context.Context, nc *nats.Conn, log *slog.Logger) err
 	})
 }
 
-// wake reports a change to waiting goroutines. The caller holds mu.
+// wake tells waiting goroutines that the index has changed. The caller holds mu.
 func (x *index) wake() {
 	x.version++
 	close(x.changed)
@@ -159,7 +159,7 @@ func (x *index) Take(entries []streams.Entry, _ bool) error {
 	return nil
 }
 
-// head has the fields that the bodies of all indexed entries share.
+// head has the fields that are in the bodies of all kinds of entries in the index.
 type head struct {
 	ID      string `json:"id"`
 	Agent   string `json:"agent"`
@@ -167,8 +167,8 @@ type head struct {
 	Tool    string `json:"tool"`
 }
 
-// take indexes one entry. It skips entries that it cannot parse and entries of a type that their stage does not
-// write, because a third-party sentinel group may write anything.
+// take adds one entry to the index. It skips an entry that it cannot parse. It also skips an entry whose type is not
+// one that its stage writes, because a third-party sentinel group may write anything.
 func (x *index) take(e *streams.Entry) {
 	if e.Project == streams.SystemProject {
 		return
@@ -250,7 +250,7 @@ func (x *index) takeEvent(e *streams.Entry, at uint64) {
 	}
 }
 
-// add adds an entry to a session; it returns nil if there is no session name.
+// add adds an entry to the session of this name. It returns nil if name is empty.
 func (x *index) add(e *streams.Entry, name, agent string, at uint64) *sessionRow {
 	if name == "" {
 		return nil
@@ -279,7 +279,7 @@ func (x *index) takeAlerts(e *streams.Entry, at uint64, list []streams.Alert) {
 	}
 	s := x.add(e, cmp.Or(about.session, firstSession(list)), "", at)
 	for _, a := range list {
-		// the entry's time, because alerts of synthetic projects have virtual times
+		// the time of the entry, because an alert of a synthetic project may have a made-up time
 		a.Detail, a.Events, a.Time = nil, nil, e.Time
 		a.Message, a.Project = streams.Clip(a.Message, 500), e.Project
 		a.Session = cmp.Or(a.Session, about.session)
@@ -360,7 +360,7 @@ func (x *index) close(h *holdRow, state, by string, at time.Time) {
 	x.closed = append(x.closed, h)
 }
 
-// prune drops the items beyond the limits. The caller holds mu.
+// prune drops the oldest items beyond the limits. The caller holds mu.
 func (x *index) prune() {
 	x.pruneTools()
 	if n := len(x.ring) - maxEvents; n > maxEvents/10 {
@@ -395,7 +395,7 @@ func (x *index) prune() {
 
 func (e event) key() [3]string { return [3]string{e.project, e.agent, e.id} }
 
-// openHolds returns the open holds of the selected projects, earliest expiry first.
+// openHolds returns the open holds of the projects for which may returns true. The hold that expires first comes first.
 func (x *index) openHolds(may func(project string) bool) []arbiter.Hold {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -411,7 +411,7 @@ func (x *index) openHolds(may func(project string) bool) []arbiter.Hold {
 	return out
 }
 
-// closedHolds returns the settled holds of the selected projects, latest first.
+// closedHolds returns the settled holds of the projects for which may returns true, latest first.
 func (x *index) closedHolds(may func(project string) bool) []arbiter.Hold {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -424,7 +424,8 @@ func (x *index) closedHolds(may func(project string) bool) []arbiter.Hold {
 	return out
 }
 
-// eachAlert calls f for each alert of the selected projects, latest first, until f returns false.
+// eachAlert calls f for each alert of the projects for which may returns true, latest first. It stops when f returns
+// false.
 func (x *index) eachAlert(may func(project string) bool, f func(a *alertRow) bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -435,7 +436,7 @@ func (x *index) eachAlert(may func(project string) bool, f func(a *alertRow) boo
 	}
 }
 
-// listSessions returns the sessions of the selected projects, latest first.
+// listSessions returns the sessions of the projects for which may returns true, latest first.
 func (x *index) listSessions(may func(project string) bool) []sessionRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -466,7 +467,7 @@ func (x *index) session(project, name string) (s sessionRow, ok bool) {
 	return s, true
 }
 
-// find returns the position of an event, or 0 if the index does not have it.
+// find returns the position of an event's entry. It returns 0 if the index does not have the event.
 func (x *index) find(project, agent, id string) uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -487,7 +488,7 @@ func (x *index) listProjects(may func(project string) bool) []string {
 	return out
 }
 
-// openIncidents returns the open incidents of the selected projects, latest first.
+// openIncidents returns the open incidents of the projects for which may returns true, latest first.
 func (x *index) openIncidents(may func(project string) bool) []incidentRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -503,15 +504,15 @@ func (x *index) openIncidents(may func(project string) bool) []incidentRow {
 	return out
 }
 
-// state returns whether the index has read the whole ledger, its version, and a channel that is closed
-// at the next change.
+// state returns whether the index has read the whole ledger, the version of the index, and a channel that is closed at
+// the next change of the index.
 func (x *index) state() (ready bool, version uint64, changed <-chan struct{}) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.ready, x.version, x.changed
 }
 
-// await waits until the index has read a position, but at most the given time.
+// await waits until the index has read the entry at a position. It waits at most for the time most.
 func (x *index) await(ctx context.Context, at uint64, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -529,7 +530,8 @@ func (x *index) await(ctx context.Context, at uint64, most time.Duration) {
 	}
 }
 
-// shown returns an alert as a user with a ceiling may see it. The caller holds mu.
+// shown returns an alert in the form in which a user may see it. ceiling is the highest sensitivity that the user may
+// read. The caller holds mu.
 func (x *index) shown(a *alertRow, ceiling beliefs.Sensitivity) *alertRow {
 	as := x.labels.Text(a.Project, a.Message+"\n"+a.Error, a.At)
 	if as.Within(ceiling) {
@@ -540,9 +542,9 @@ func (x *index) shown(a *alertRow, ceiling beliefs.Sensitivity) *alertRow {
 	return &b
 }
 
-// sensitivity returns the sensitivity of a project's text that comes from the entries at the given positions.
-// It follows the labels that the index has read from the ledger so far. Until the index has read those entries,
-// it returns Secret.
+// sensitivity returns the sensitivity of a text of a project. at are the positions of the entries from which the text
+// comes. The result depends on the labels that the index has read up to now. Until the index has read all these
+// entries, the result is Secret.
 func (x *index) sensitivity(project, s string, at ...uint64) beliefs.Sensitivity {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

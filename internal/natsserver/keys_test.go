@@ -16,7 +16,7 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// together calls f with 0 to n-1 at the same time.
+// together calls f at the same time in n goroutines, with 0 to n-1, and returns their errors.
 func together(n int, f func(i int) error) error {
 	var ready, done sync.WaitGroup
 	begin, errs := make(chan struct{}), make([]error, n)
@@ -112,7 +112,8 @@ func TestConfigurationsThatAreWrittenAtOnceHaveOneAuthority(t *testing.T) {
 	}
 }
 
-// The file that a configuration includes may have the only copy of the streams' key.
+// The file that a server's configuration includes has the key of the streams, and may be its only copy. Writing the
+// configuration again must not overwrite another key in the file.
 func TestAConfigurationDoesNotOverwriteTheStreamsKey(t *testing.T) {
 	data := t.TempDir()
 	config := func() error {

@@ -13,10 +13,10 @@ import (
 )
 
 // The register lists the issued credentials and their revocations. It is in the folder of keys. A backup does not
-// contain the folder of keys, which is saved and restored separately. So the restored folder may be older than the
-// backup, and its register may lack a revocation: a revoked credential would be valid again. To prevent this, the
-// backup contains a copy of the register as it was when the backup was made. A restore merges this copy into the
-// register of the restored folder. The copy contains no secret.
+// contain the folder of keys. People save and restore that folder separately. So when a backup is restored, the folder
+// of keys may be older than the backup, and its register may lack a revocation. Then a revoked credential would be
+// valid again. To prevent this, the backup contains a copy of the register as it was when the backup was made. A
+// restore merges this copy into the register of the restored folder. The copy contains no secret.
 
 // registerCopy returns the path of the copy of the register in a backup.
 func registerCopy(backup string) string {
@@ -43,18 +43,19 @@ func CopyRegister(data, backup string) error {
 
 // Merged is the result of MergeRegister.
 type Merged struct {
-	// Made is when the backup was made. It is zero if the backup has no copy of the register, as backups of earlier
-	// versions do not.
+	// Made is the time at which the backup was made. It is zero if the backup has no copy of the register. Backups of
+	// earlier versions have none.
 	Made time.Time
-	// Issued and Revoked are the latest times of issue and revocation in the merged register; zero: there is none.
+	// Issued is the time of the latest issue in the merged register, and Revoked that of the latest revocation. A zero
+	// time means that there is none.
 	Issued, Revoked time.Time
 	// Count is the number of revoked credentials in the merged register.
 	Count int
 }
 
 // MergeRegister merges the backup's copy of the register in a restored data folder into the folder's own register, and
-// removes the copy. If keys is not empty, it also merges the register in that folder of keys. A credential that is
-// revoked in any of these registers stays revoked.
+// removes the copy. If keys is not empty, it is a folder of keys that was saved separately, and MergeRegister also
+// merges the register in it. A credential that is revoked in any of these registers stays revoked.
 func MergeRegister(data, keys string) (*Merged, error) {
 	registers := []string{registerCopy(data)}
 	if keys != "" {
@@ -95,7 +96,8 @@ func MergeRegister(data, keys string) (*Merged, error) {
 	return m, nil
 }
 
-// merge adds the credentials of another register. Of a credential in both, the later issue and any revocation count.
+// merge adds the credentials of another register. If both registers have a credential, the merged one has the later
+// issue, and the revocation if one of them has it.
 func (r *register) merge(other *register) {
 	for _, o := range other.Credentials {
 		c := r.of(o.User)
@@ -123,8 +125,8 @@ func CheckKeys(keys string) error {
 	return nil
 }
 
-// CheckStreams returns an error if the streams of a data folder are encrypted with another key than the one in
-// the folder.
+// CheckStreams returns an error if the streams in a data folder were encrypted with another key than the key in this
+// folder.
 func CheckStreams(data string) error {
 	key, err := Secret(data, storageKey)
 	if err != nil {

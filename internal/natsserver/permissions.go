@@ -15,7 +15,8 @@ import (
 // Role is the role that a credential authorizes.
 type Role string
 
-// The roles other than agents. The role of a sentinel group is SentinelRole(group).
+// The roles of the pipeline's own processes and of people. An agent has no role. The role of a sentinel group is
+// SentinelRole(group).
 const (
 	RoleSetup    Role = "setup"    // creates the streams; only `lazaret up` uses it
 	RoleIngest   Role = "ingest"   // the stage ingest
@@ -27,48 +28,48 @@ const (
 	RoleService  Role = "service"  // answers requests; publishes only to inboxes
 	RoleOperator Role = "operator" // for people
 	RoleApprover Role = "approver"
-	// RoleRetention trims the streams and records that in the ledger. It is the only
-	// credential that can remove ledger entries.
+	// RoleRetention trims the streams, and publishes entries about that to the ledger. No other credential can remove
+	// ledger entries.
 	RoleRetention Role = "retention"
-	// RoleReplicas changes the number of replicas of a cluster's streams, for RewriteReplicas.
+	// RoleReplicas may change the number of replicas of the streams in a cluster. RewriteReplicas needs it.
 	RoleReplicas Role = "replicas"
 	RoleReplay   Role = "replay" // replays recorded sessions in synthetic projects
-	// RoleViewer is for dashboards, exporters and read-only users. It reads the ledger, the live feed,
-	// beliefs and holds, and changes nothing.
+	// RoleViewer is for dashboards, exporters and people who only read. It may read the ledger, the live feed, beliefs
+	// and holds. It may change nothing.
 	RoleViewer Role = "viewer"
 )
 
 // SentinelRole returns the role of a sentinel group.
 func SentinelRole(group string) Role { return Role(streams.SentinelStage(group)) }
 
-// notifyTag is the prefix of the role of a notification route. The route's consumer has the same name
-// as its role.
+// notifyTag is the prefix of the name of the role of a notification route. The route's consumer has the same name as
+// the role.
 const notifyTag = "notify-"
 
 // NotifyRole returns the role of a notification route.
 func NotifyRole(route string) Role { return Role(notifyTag + route) }
 
-// viewerTag is the prefix of the role of a viewer of one project. The viewer's consumer has the same
-// name as its role.
+// viewerTag is the prefix of the name of the role of a viewer of one project. The viewer's consumer has the same name
+// as the role.
 const viewerTag = "viewer-"
 
 // ViewerOf returns the role of a viewer of one project.
 func ViewerOf(project string) Role { return Role(viewerTag + project) }
 
-// InboxPrefix returns the prefix of the inboxes for replies to a role. Each credential has its own
-// inbox prefix, so that no other credential can read its replies. Clients must be configured with it
-// (`--inbox-prefix`, or the context's inbox_prefix).
+// InboxPrefix returns the prefix of the inboxes that a role uses for replies. Each credential has an inbox prefix of
+// its own, so that no other credential can read the replies. Clients must be configured with this prefix
+// (`--inbox-prefix`, or inbox_prefix in the context of the nats CLI).
 func (r Role) InboxPrefix() string { return "_INBOX_LZ." + string(r) }
 
-// AgentInbox returns the inbox prefix of an agent's credential.
+// AgentInbox returns the prefix of the inboxes that an agent's credential uses for replies.
 func AgentInbox(project, agent string) string { return "_INBOX." + project + "." + agent }
 
 // perms holds the permissions of a credential.
 type perms struct {
 	pub, sub []string
-	// answers allows one publish to the reply subject of each received message, within answerWithin. This
-	// is safe because only operators can publish to the subjects on which such a credential receives
-	// requests.
+	// answers allows the credential to publish one reply to the reply subject of each message that it receives, within
+	// answerWithin. This is safe: such a credential receives messages only on subjects to which only operators can
+	// publish.
 	answers bool
 }
 
@@ -83,10 +84,10 @@ func (p perms) jwt() jwt.Permissions {
 	return out
 }
 
-// answerWithin is how long a stage may take to answer a status request.
+// answerWithin is the time in which a stage must answer a status request.
 const answerWithin = 5 * time.Second
 
-// status allows a stage to answer status requests.
+// status allows the credential of a stage to answer status requests.
 func (p *perms) status() {
 	p.sub = append(p.sub, streams.StatusSubject)
 	p.answers = true
@@ -107,7 +108,7 @@ func (p *perms) read(stream string) {
 	)
 }
 
-// viewed are the queries that viewers may make.
+// viewed are the queries that viewers may send to the stages.
 var viewed = []string{"beliefs", "active", "lineage", "pinpoint", "holds", "calibration"}
 
 // permissions returns the permissions of a role.
@@ -147,8 +148,8 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")
 	case RoleService:
-		// This credential answers requests. It can publish only to inboxes, whatever the reply subject
-		// of a request.
+		// The front has this credential to answer requests. It can publish only to inboxes. So a caller cannot make it
+		// publish elsewhere by the reply subject of a request.
 		p.pub = []string{"_INBOX.>", "_INBOX_LZ.>"}
 		p.sub = append(p.sub, "lz.svc.>", "$SRV.>")
 	case RoleOperator:
@@ -159,8 +160,8 @@ func (r Role) permissions() (perms, error) {
 			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleViewer:
-		// No consumers: a push consumer delivers to any subject that its creator names, even to another
-		// credential's inbox, regardless of the creator's permissions.
+		// A viewer may not create consumers. A push consumer delivers messages to any subject that its creator names,
+		// even if the creator may not publish there. So it could deliver to another credential's inbox.
 		for _, st := range []string{streams.LedgerStream, streams.LiveStream} {
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st,
 				"$JS.API.DIRECT.GET."+st+".>")
@@ -191,20 +192,20 @@ func (r Role) permissions() (perms, error) {
 	return p, nil
 }
 
-// tagged adds the permissions of a role whose name contains the name of a notification route, a project or
-// a sentinel group.
+// tagged adds the permissions of a role that is made for one notification route, one project or one sentinel group. The
+// role's name contains the name of that.
 func (r Role) tagged(p perms) (perms, error) {
 	if route, ok := strings.CutPrefix(string(r), notifyTag); ok && streams.ValidID(route) {
-		// A route reads the ledger and fetches from its own consumer. It may not create consumers, because a
-		// push consumer could deliver messages to another credential's inbox.
+		// A notification route reads the ledger, and fetches from its own consumer. It may not create consumers,
+		// because a push consumer could deliver messages to another credential's inbox.
 		st := streams.LedgerStream
 		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
 			"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
 		return p, nil
 	}
 	if project, ok := strings.CutPrefix(string(r), viewerTag); ok && streams.ValidID(project) {
-		// A viewer of one project fetches from its own consumer. It may not read the stream, which
-		// contains all projects.
+		// A viewer of one project fetches from its own consumer, which has only this project. It may not read the
+		// stream, which has all projects.
 		st := streams.LiveStream
 		p.pub = append(p.pub, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
 			"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
@@ -228,11 +229,11 @@ func (r Role) tagged(p perms) (perms, error) {
 type Agent struct {
 	Project string `json:"project"`
 	Name    string `json:"name"`
-	// Origins are the origins whose content the credential may publish. The credential of a front end has
-	// the origin user. The credential of a program that runs tools has the external origins. A host that
-	// has both kinds is trusted to label content correctly.
+	// Origins are the origins with which the credential may publish content. The credential of a user interface has the
+	// origin user. The credential of a program that runs tools has the external origins. If a host has both kinds,
+	// Lazaret trusts it to name the right origin.
 	Origins []beliefs.Origin `json:"origins"`
-	// Kinds are the event kinds that the credential may publish; empty means all.
+	// Kinds are the kinds of events that the credential may publish. If it is empty, it may publish all kinds.
 	Kinds []streams.Kind `json:"kinds,omitempty"`
 }
 
@@ -291,13 +292,13 @@ func (a Agent) permissions() (perms, error) {
 		return p, err
 	}
 	slices.Sort(p.pub)
-	// An agent may subscribe to its own holds but not to alerts, which would tell an attacker which
-	// wording was not detected.
+	// An agent may subscribe to messages about its own holds. It may not subscribe to alerts, because they would show
+	// an attacker which wording is not detected.
 	hold, err := streams.LiveSubject(a.Project, "hold", a.Name)
 	if err != nil {
 		return p, err
 	}
-	// An agent may also subscribe to the rejections of its own events.
+	// An agent may also subscribe to the messages about its own events that were rejected.
 	rejected, err := streams.LiveSubject(a.Project, "rejected", a.Name)
 	if err != nil {
 		return p, err

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// ErrNoPort means that nothing accepts connections at an address.
+// ErrNoPort means that no program accepts connections at an address.
 var ErrNoPort = errors.New("nothing accepts a connection")
 
 // probeTime is the timeout of one attempt.
 const probeTime = 3 * time.Second
 
-// ProbeRoute connects to a server's route port without valid credentials: unencrypted, over TLS without
-// a certificate, and with a certificate of another authority. It returns an error if the server
-// accepts one of them, or ErrNoPort if nothing listens. expires is the expiry of the server's
+// ProbeRoute tests whether a server's port for routes refuses connections without valid credentials. It tries three:
+// without encryption, over TLS without a certificate, and with a certificate of another authority. It returns an error
+// if the server accepts one of them, and ErrNoPort if no server listens. expires is the expiry of the server's own
 // certificate.
 func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return expires, fmt.Errorf("%w at %s: %w", ErrNoPort, addr, err)
 	}
-	// On a port without TLS, the server sends the first line.
+	// If a port has no TLS, the server sends its first line at once.
 	line, err := greeting(conn, time.Second)
 	conn.Close()
 	if err == nil && strings.HasPrefix(line, "INFO ") {
@@ -48,7 +48,7 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 		{"with a certificate of an unknown authority",
 			[]tls.Certificate{{Certificate: [][]byte{own.cert.Raw}, PrivateKey: own.key}}},
 	} {
-		// The server itself is under test, so its certificate is not verified.
+		// The server's certificate is not verified, because ProbeRoute tests what the server accepts.
 		c := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if try.certs == nil {
@@ -64,7 +64,7 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 		if peers := conn.(*tls.Conn).ConnectionState().PeerCertificates; len(peers) > 0 {
 			expires = peers[0].NotAfter
 		}
-		// With TLS 1.3 the server refuses after the handshake.
+		// With TLS 1.3, the handshake succeeds first, and then the server refuses the client.
 		line, err := greeting(conn, probeTime)
 		conn.Close()
 		if err == nil && strings.HasPrefix(line, "INFO ") {
@@ -76,7 +76,7 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 	return expires, nil
 }
 
-// greeting returns the first line that a server sends.
+// greeting returns the first line that a server sends within the given time.
 func greeting(c net.Conn, within time.Duration) (string, error) {
 	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return "", err

@@ -18,16 +18,17 @@ import (
 type Rewritten struct {
 	Stream   string
 	Replicas int    // number of replicas at the end
-	First    string // the server whose replica remained in the first round
-	Second   string // the server whose new replica remained in the second round
+	First    string // the server that had the only replica during the first round
+	Second   string // the server that had the only replica during the second round; this replica was new
 }
 
-// RewriteReplicas replaces all files of a cluster's streams, so that none contains a deleted message.
+// RewriteReplicas replaces all files of the streams of a cluster, so that no file contains a deleted message.
 //
-// A server deletes the files of a replica and of its Raft log when the replica is removed. A new
-// replica gets only the existing messages. RewriteReplicas therefore scales a stream to one replica and
-// back, transfers its leadership to a server with new files, and scales it to one and back again. Each
-// stream has a single replica for a while. replicas is the final number; 0 keeps the current one.
+// When a replica is removed, its server deletes the replica's files and its Raft log. A new replica gets only the
+// messages that exist. RewriteReplicas uses this in two rounds. First it scales a stream to one replica and back. Then
+// it makes a server with new files the leader, and again scales the stream to one replica and back. So each stream has
+// only one replica for some time. replicas is the number of replicas at the end. If it is 0, the number does not
+// change.
 func RewriteReplicas(ctx context.Context, nc *nats.Conn, replicas int, tell func(string)) ([]Rewritten, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -97,8 +98,8 @@ func (r *rewriter) run(ctx context.Context, replicas int) (*Rewritten, error) {
 	return done, nil
 }
 
-// scaleDownAndUp removes all replicas but one, adds new ones, and returns the server whose replica
-// remained.
+// scaleDownAndUp removes all replicas except one and then adds new ones. It returns the server that had the one
+// replica.
 func (r *rewriter) scaleDownAndUp(ctx context.Context) (kept string, err error) {
 	if err := r.scale(ctx, 1); err != nil {
 		return "", err
@@ -130,8 +131,8 @@ func (r *rewriter) scale(ctx context.Context, replicas int) error {
 	})
 }
 
-// await waits until the stream has this number of replicas and all are current. It returns the stream's
-// leader.
+// await waits until the stream has this number of replicas and all of them are up to date. It returns the server that
+// leads the stream.
 func (r *rewriter) await(ctx context.Context, replicas int) (leader string, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		st, err := r.js.Stream(ctx, r.stream)
@@ -154,7 +155,7 @@ func (r *rewriter) await(ctx context.Context, replicas int) (leader string, err 
 	return leader, err
 }
 
-// handOver transfers the stream's leadership from one server to any other.
+// handOver moves the leadership of the stream from the server from to any other server.
 func (r *rewriter) handOver(ctx context.Context, from string) error {
 	return retry(ctx, func(ctx context.Context) error {
 		leader, err := r.await(ctx, r.replicas)
@@ -178,8 +179,7 @@ func (r *rewriter) handOver(ctx context.Context, from string) error {
 	})
 }
 
-// retry calls fn until it succeeds or ctx ends. During an election a cluster answers late or not at
-// all.
+// retry calls fn until it succeeds or ctx ends. During an election, a cluster may not answer, or answer late.
 func retry(ctx context.Context, fn func(ctx context.Context) error) error {
 	for last := errors.New("no answer"); ; {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -17,7 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// held counts a text in the decrypted blocks of each server, in streams and in Raft logs.
+// held counts how often a text occurs in the decrypted blocks of each server: in those of streams and in those of Raft
+// logs.
 func held(t *testing.T, data, text string, servers int) (inStreams, inLogs []int) {
 	t.Helper()
 	for i := range servers {
@@ -47,7 +48,7 @@ func (m *member) js(t *testing.T, data string, r natsserver.Role) jetstream.JetS
 	return js
 }
 
-// within calls fn until it succeeds. During an election a cluster answers late.
+// within calls fn until it succeeds. During an election, a cluster may answer late.
 func within(t *testing.T, d time.Duration, what string, fn func(ctx context.Context) error) {
 	t.Helper()
 	deadline := time.Now().Add(d)
@@ -65,8 +66,8 @@ func within(t *testing.T, d time.Duration, what string, fn func(ctx context.Cont
 	}
 }
 
-// The servers of a cluster keep deleted messages in stream blocks and Raft logs until all replicas have
-// been replaced.
+// The servers of a cluster keep deleted messages in the blocks of streams and Raft logs. After RewriteReplicas, no
+// block may contain a deleted text.
 func TestPromiseB14AClusterHoldsNoDeletedTextOnceItsReplicasAreMadeAnew(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: three servers that elect leaders ten times")
@@ -153,8 +154,8 @@ func TestPromiseB14AClusterHoldsNoDeletedTextOnceItsReplicasAreMadeAnew(t *testi
 	}
 }
 
-// clusterContent returns everything that a client can read of the ledger and the live stream, and the
-// sequences of the intake.
+// clusterContent returns everything in the ledger and the live stream that a client can read, and the sequences of the
+// messages in the intake.
 func clusterContent(t *testing.T, m *member, data string) string {
 	t.Helper()
 	js := m.js(t, data, natsserver.RoleRetention)

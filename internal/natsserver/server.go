@@ -24,11 +24,12 @@ import (
 type Config struct {
 	Data   string // data folder
 	Store  string // folder of the streams; empty: DATA/jetstream
-	Listen string // host:port; port 0 picks one; empty: in-process connections only
-	// NoSync leaves syncing to the operating system. If the machine fails, acknowledged messages of the
-	// last two minutes can be lost; a failure of the process alone loses none.
+	Listen string // HOST:PORT; port 0 picks a free one; empty: only connections inside the process
+	// NoSync leaves the time of syncing to the operating system. If the machine fails, acknowledged messages of the
+	// last two minutes can be lost. If only the process fails, none is lost.
 	NoSync bool
-	// syncInterval, if it is not 0, is how often nats-server syncs and compacts blocks. It is for tests.
+	// syncInterval is for tests. If it is not 0, it is the time after which nats-server syncs and compacts blocks
+	// again.
 	syncInterval time.Duration
 	Log          *slog.Logger
 }
@@ -44,11 +45,12 @@ func (c *Config) store() string {
 // MaxPayload is the largest message, in bytes.
 const MaxPayload = 8 << 20
 
-// MaxControlLine is the longest protocol line, in bytes. The credential of an agent with the longest
-// names lists so many subjects that it exceeds the server's default of 4,096.
+// MaxControlLine is the maximum length of a line of the NATS protocol, in bytes. A client sends its credential in one
+// line. The credential of an agent with the longest possible names has so many subjects that the line exceeds the
+// server's default of 4,096.
 const MaxControlLine = 16 << 10
 
-// MaxPending is the limit of pending output of one connection, in bytes.
+// MaxPending is the maximum number of bytes that wait to be sent on one connection.
 const MaxPending = 256 << 20
 
 // Server is a running nats-server.
@@ -62,8 +64,8 @@ type Server struct {
 	wg     sync.WaitGroup
 	url    string
 
-	life    sync.Mutex // held during a stop and start of the server
-	refuses bool       // guarded by life; the streams take no messages
+	life    sync.Mutex // held while the server is stopped or started
+	refuses bool       // guarded by life; the streams refuse messages
 
 	mu sync.Mutex
 	ns *server.Server // guarded by mu; nil while stopped
@@ -125,7 +127,7 @@ func (s *Server) run() error {
 		return err
 	}
 	if s.cfg.Listen != "" && opts.Port > 0 {
-		// The server would report a port that is in use from a goroutine, too late.
+		// If the port is in use, the server would report that only later, from a goroutine.
 		l, err := net.Listen("tcp", s.cfg.Listen)
 		if err != nil {
 			return fmt.Errorf("cannot listen on %s: %w: choose another with --listen", s.cfg.Listen, err)
@@ -146,7 +148,7 @@ func (s *Server) run() error {
 	}
 	ns.SetLoggerV2(slogger{s.cfg.Log}, false, false, false)
 	ns.Start()
-	// A server that is ready has finished the recovery of streams.
+	// When the server is ready, it has recovered its streams.
 	switch {
 	case !ns.ReadyForConnections(30 * time.Second):
 		err = errors.New("nats-server did not get ready within 30 s")
@@ -197,8 +199,8 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		JetStream:        true,
 		StoreDir:         cfg.store(),
 		SyncInterval:     cfg.syncInterval,
-		// This limit is so high that it has no effect. The streams' own maximum sizes and the reserve of
-		// the disk apply (disk_space.go).
+		// This limit is so high that it has no effect. What limits the streams are their own maximum sizes and the
+		// reserve of free disk space (disk_space.go).
 		JetStreamMaxStore: 1 << 50,
 		JetStreamKey:      keys.storage,
 		JetStreamCipher:   server.AES,
@@ -227,12 +229,13 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 	return o, nil
 }
 
-// ours are the files and folders that Lazaret creates in a data folder. Other files in it are left
-// alone.
+// ours are the files and folders that Lazaret creates in a data folder. tighten does not change the rights of other
+// files.
 var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "memories", "nats", "shards", "state",
 	"trust.yaml", "witnesses.policy"}
 
-// tighten removes group and other permissions from a data folder that an older version created.
+// tighten removes the rights of the group and of others from the files in a data folder. Older versions created the
+// files with such rights.
 func tighten(data string) error {
 	paths := make([]string, len(ours))
 	for i, name := range ours {
@@ -253,15 +256,15 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// URL returns the address for clients, or "" without a listener.
+// URL returns the address for clients. It is "" if the server has no listener.
 func (s *Server) URL() string { return s.url }
 
 // Minter returns the Minter of this server.
 func (s *Server) Minter() *Minter { return s.minter }
 
-// Connect opens an in-process connection with a role's credential.
+// Connect opens a connection inside the process with a credential for a role.
 //
-// The credential does not expire, and exists only in this process.
+// The credential does not expire. It exists only in this process.
 func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	creds, err := s.minter.mint(Grant{Role: r})
 	if err != nil {
@@ -304,8 +307,8 @@ func (s *Server) Shutdown() {
 	s.lock.Close()
 }
 
-// slogger logs the server's messages; its notices are logged at debug level, because they mean nothing
-// to users of Lazaret.
+// slogger writes the server's messages to a log. Those of level notice are logged at level debug, because they are of
+// no use to users of Lazaret.
 type slogger struct{ log *slog.Logger }
 
 func (l slogger) Noticef(format string, v ...any) {

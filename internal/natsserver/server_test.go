@@ -24,7 +24,7 @@ func startServer(t *testing.T, data string) *natsserver.Server {
 	return startWith(t, natsserver.Config{Data: data, Listen: "127.0.0.1:0"})
 }
 
-// startWith starts a server with the streams of an installation.
+// startWith starts a server and creates the streams of the pipeline.
 func startWith(t *testing.T, cfg natsserver.Config) *natsserver.Server {
 	t.Helper()
 	s, err := natsserver.Start(cfg)
@@ -40,7 +40,8 @@ func startWith(t *testing.T, cfg natsserver.Config) *natsserver.Server {
 	return s
 }
 
-// roleStreams returns JetStream for a role over an in-process connection, which done closes.
+// roleStreams opens a connection for a role inside the process and returns its JetStream interface. done closes the
+// connection.
 func roleStreams(t *testing.T, s *natsserver.Server, r natsserver.Role) (js jetstream.JetStream, done func()) {
 	t.Helper()
 	nc, err := s.Connect(r)
@@ -53,7 +54,7 @@ func roleStreams(t *testing.T, s *natsserver.Server, r natsserver.Role) (js jets
 	return js, nc.Close
 }
 
-// user is a client with a credential that records its permission errors.
+// user is a client with a credential. It records the permission errors that it gets.
 type user struct {
 	*nats.Conn
 	js     jetstream.JetStream
@@ -80,7 +81,7 @@ func connect(t *testing.T, s *natsserver.Server, creds []byte, inbox string) *us
 	return u
 }
 
-// refused waits for a permission error about subject.
+// refused waits until the client has got a permission error about subject.
 func (u *user) refused(t *testing.T, subject string) {
 	t.Helper()
 	for {
@@ -203,8 +204,9 @@ func TestAServiceAnswersToInboxesOnly(t *testing.T) {
 	}
 }
 
-// A client may name any reply subject in a publish, and JetStream replies there with the server's own
-// permissions. Ingest recognizes such a reply as an acknowledgment.
+// A client may name any reply subject when it publishes. JetStream sends the acknowledgement there with the server's
+// own permissions, even to another agent's subject in the intake. Ingest must recognize such a message as an
+// acknowledgement, not as an event.
 func TestAnAcknowledgementSteeredToAnotherAgentIsNoEvent(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	a := agentCreds(t, s, "acme", "bot", beliefs.OriginTool)
@@ -405,7 +407,7 @@ func TestAgentsNeedLegalNamesAndOrigins(t *testing.T) {
 	}
 }
 
-// The longest names give the longest credential, and it can connect.
+// An agent with the longest possible names has the longest possible credential. It must be able to connect.
 func TestAnAgentWithTheLongestNamesConnects(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	a := natsserver.Agent{Project: strings.Repeat("p", streams.MaxIDLen), Name: strings.Repeat("a", streams.MaxIDLen),
