@@ -8,7 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// A third-party group may write anything on its own subject.
+// A third-party sentinel group may write anything on its own subject. The index must not take an entry of a group for
+// one of the arbiter, nor for one of another project.
 func TestAGroupCannotSpeakForTheArbiterNorOfAnotherProject(t *testing.T) {
 	x := newIndex()
 	take := func(stage string, typ streams.Type, project string, src uint64, body any) {

@@ -20,9 +20,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to all paths of the
-// console, most of them from a signed-in user, and kills 100 clients. Meanwhile another user reads
-// pages and a project gets its verdicts. In the end the hold is unchanged.
+// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to all paths of the console, most of
+// them as a signed-in user. It also kills 100 clients during a request. Meanwhile another user must get pages, and a
+// project must get its verdicts. In the end the open hold must be unchanged.
 func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 	project, hold := attackAs(t, "malformed")
 	log := new(malformed.Log)

@@ -17,7 +17,7 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// pages are the parsed templates by name, each including the layout.
+// pages has the parsed templates by name. Each one includes the layout.
 var pages = parsePages()
 
 func parsePages() map[string]*template.Template {
@@ -57,7 +57,7 @@ func many(n int, one string) string {
 	return grouped(n) + " " + one + "s"
 }
 
-// grouped formats a number with thin spaces between groups of digits.
+// grouped formats a number, with thin spaces between groups of three digits.
 func grouped(v any) string {
 	s := fmt.Sprint(v)
 	if len(s) <= 4 {
@@ -73,7 +73,7 @@ func grouped(v any) string {
 	return b.String()
 }
 
-// span formats a duration in its largest unit.
+// span formats a duration in the largest unit that fits.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -88,7 +88,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d", int(d.Hours()/24))
 }
 
-// tone returns the color class of a word: good, wait, bad, or none.
+// tone returns the class that gives a word its color: good, wait or bad. It returns "" if the word has no color.
 func tone(v any) string {
 	switch fmt.Sprint(v) {
 	case "allow", "approved", "supported", "ok", "active", "chains", "confirmed", "accepted":
@@ -106,20 +106,20 @@ func tone(v any) string {
 // page is the data of a template.
 type page struct {
 	Title    string
-	Nav      string // entry of the navigation to which the page belongs
+	Nav      string // entry of the navigation that is marked while the page is shown
 	Live     bool   // the browser fetches the page again when the index changes
-	Again    bool   // the browser fetches the page again in a second, because a task is running
+	Again    bool   // a task is running, so the browser fetches the page again in a second
 	User     *User
 	Open     int    // number of open holds
 	Indexing bool   // the ledger is not fully read yet
-	Version  uint64 // version of the index before the page read from it
+	Version  uint64 // version of the index just before the page read it
 	Data     any
 
 	c *Console
 
-	// page.sees records a privileged view with these fields.
+	// With these fields, page.sees records that the user sees texts above internal (a privileged view).
 	login, kind, path string
-	blind             bool // a privileged view could not be recorded, so sees returns false
+	blind             bool // the record of a privileged view could not be stored, so sees returns false
 }
 
 func (c *Console) newPage(u *User) *page {
@@ -128,8 +128,8 @@ func (c *Console) newPage(u *User) *page {
 	return &page{User: u, Version: version, Open: len(c.index.openHolds(u.May)), Indexing: !ready, c: c, kind: "other"}
 }
 
-// pageFor is newPage for a request. Privileged views are recorded with the kind of the page and the session of
-// the request.
+// pageFor returns the page for a request. A privileged view is recorded with the kind of the page and with the session
+// of the request.
 func (c *Console) pageFor(r *http.Request, u *User) *page {
 	p := c.newPage(u)
 	if k, err := r.Cookie(c.cookieName()); err == nil {
@@ -140,12 +140,12 @@ func (c *Console) pageFor(r *http.Request, u *User) *page {
 	return p
 }
 
-// redacted returns the replacement of a text that a user may not read.
+// redacted returns the text that is shown in the place of a text that a user may not read.
 func redacted(as beliefs.Sensitivity) string { return "[redacted: " + as.String() + "]" }
 
-// Say returns s, a text of a project that comes from the entries at the given positions. If the user may not
-// read it, Say returns its redaction. A text without a position counts as secret until the index has read the
-// whole ledger.
+// Say returns a text of a project, or a replacement if the user may not read the text. at are the positions of the
+// entries from which the text comes. A text without positions counts as secret until the index has read the whole
+// ledger.
 func (p *page) Say(project, s string, at ...uint64) string {
 	s, _ = p.say(project, s, at...)
 	return s
@@ -162,7 +162,8 @@ func (p *page) say(project, s string, at ...uint64) (said string, hidden bool) {
 	return s, false
 }
 
-// body returns an entry's body. If the user may not read it, body is nil and why is its redaction.
+// body returns the body of an entry. If the user may not read the body, body is nil and why is the text to show in its
+// place.
 func (p *page) body(e *streams.Entry) (body []byte, why string) {
 	if as := p.c.index.sensitivityOf(e); !p.sees(e.Project, as) {
 		return nil, redacted(as)

@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// pinnedPasskey is a passkey of the trust file that works on this console's host.
+// pinnedPasskey is a passkey in the trust file that is registered for this console's host name.
 type pinnedPasskey struct {
 	Name       string
 	Credential string // base64url
@@ -30,7 +30,7 @@ type pinnedPasskey struct {
 	key        string
 }
 
-// passkeys returns the pinned passkeys that can sign on this console's pages.
+// passkeys returns the passkeys in the trust file that can sign on the pages of this console.
 func (c *Console) passkeys() ([]pinnedPasskey, error) {
 	trust, err := keys.LoadTrust(filepath.Join(c.cfg.Data, keys.TrustFile))
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Console) passkeys() ([]pinnedPasskey, error) {
 	return out, nil
 }
 
-// rp returns the relying party ID of passkeys that are registered on this console: its host name. It returns ""
-// if the console's host is an IP address, because passkeys need a name.
+// rp returns the relying party ID for passkeys that are registered on this console: its host name. It returns "" if the
+// console's host is an IP address, because a passkey needs a host name.
 func (c *Console) rp() string {
 	u, err := url.Parse(c.origins[0])
 	if err != nil || strings.ContainsAny(u.Hostname(), ":") || strings.Trim(u.Hostname(), "0123456789.") == "" {
@@ -56,27 +56,27 @@ func (c *Console) rp() string {
 	return u.Hostname()
 }
 
-// signView is the data that a page needs to sign a decision.
+// signView has the data that a page needs so that a person can sign a decision on it.
 type signView struct {
 	Passkeys []pinnedPasskey
 	Now      time.Time
 	May      bool // the user has the role
 }
 
-// Sign returns the data with which the template of a hold or belief offers to sign.
+// Sign returns the data with which a page of a hold or a belief offers to sign.
 func (p *page) Sign() (*signView, error) {
 	list, err := p.c.passkeys()
 	return &signView{list, time.Now(), p.User.Approver()}, err
 }
 
-// decision is a signed decision as a page sends it.
+// decision is a signed decision, in the form in which a page sends it.
 type decision struct {
 	Text       string `json:"text"`       // the signed statement
 	Credential string `json:"credential"` // the passkey that signed it, base64url
 	keys.Assertion
 }
 
-// resolve passes a decision signed by a passkey to the arbiter, which verifies it.
+// resolve passes a decision that a passkey has signed to the arbiter. The arbiter verifies it.
 func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	if !u.Approver() || !u.May(project) {
@@ -96,8 +96,8 @@ func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any,
 	return holds.Send(r.Context(), c.cfg.Conn, project, id, note)
 }
 
-// assemble reads a decision from a request and returns it as a signed note. The passkey must be pinned; the
-// signature is not verified.
+// assemble returns the decision in a request as a signed note. It returns an error if the passkey is not pinned. It
+// does not verify the signature.
 func (c *Console) assemble(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var d decision
 	if err := readJSON(w, r, &d); err != nil {
@@ -118,7 +118,7 @@ func (c *Console) assemble(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return note, nil
 }
 
-// attest passes an attestation on a belief, signed by a passkey, to ingest, which verifies it.
+// attest passes an attestation of a belief that a passkey has signed to ingest. Ingest verifies it.
 func (c *Console) attest(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	if !u.Approver() || !u.May(project) {
@@ -138,7 +138,7 @@ func (c *Console) attest(w http.ResponseWriter, r *http.Request, u *User) (any, 
 	return holds.Attest(r.Context(), c.cfg.Conn, project, id, note)
 }
 
-// registration is a request or response in the registration of a passkey.
+// registration is a request of a page that registers a passkey, or the response to it.
 type registration struct {
 	Challenge string           `json:"challenge,omitzero"`
 	RP        string           `json:"rp,omitzero"`
@@ -151,8 +151,9 @@ type registration struct {
 	Params    []jsontext.Value `json:"params,omitzero"`
 }
 
-// register returns a challenge, or verifies a registration for the session's challenge and returns the
-// key. The key is not trusted until an operator pins it.
+// register handles the two requests with which a page registers a passkey. To the first, it answers with a challenge.
+// The second has the new key, which register verifies with the challenge of the session. It returns the key's text. The
+// key is not trusted until an operator pins it.
 func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
 	var in registration
 	if err := readJSON(w, r, &in); err != nil {
@@ -207,7 +208,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-// serveJSON serves a request of a page's JavaScript.
+// serveJSON returns a handler for requests of a page's JavaScript.
 func (c *Console) serveJSON(h func(w http.ResponseWriter, r *http.Request, u *User) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		status, answer := http.StatusOK, any(nil)

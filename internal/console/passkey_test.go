@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// activate pins a key like an operator, and waits until it is active.
+// activate pins a key as an operator does, and waits until the trust file with it is active.
 func activate(t *testing.T, key string) *keys.Trust {
 	t.Helper()
 	trust, err := keys.LoadTrust(datafolder.TrustFile(shared.data))
@@ -52,7 +52,7 @@ func activate(t *testing.T, key string) *keys.Trust {
 	return trust
 }
 
-// authenticator adds a virtual authenticator to a browser that verifies its user.
+// authenticator adds a virtual authenticator to a browser. The authenticator says that it has verified the user.
 func authenticator(t *testing.T, b *browser) {
 	t.Helper()
 	call(t, b, webauthn.Enable, webauthn.EnableParams{})
@@ -63,7 +63,7 @@ func authenticator(t *testing.T, b *browser) {
 			AutomaticPresenceSimulation: true}})
 }
 
-// registerPasskey registers a passkey on the page, and pins it like an operator.
+// registerPasskey registers a passkey on the page, and pins it as an operator does.
 func registerPasskey(t *testing.T, b *browser, name string) *keys.Trust {
 	t.Helper()
 	b.open(t, "/passkeys")
@@ -77,16 +77,15 @@ func registerPasskey(t *testing.T, b *browser, name string) *keys.Trust {
 	return activate(t, key)
 }
 
-// A newcomer opens the page with the login link, sees the demo's attack, registers a passkey that an
-// operator pins, approves the hold with it, and verifies that approval with only the ledger's note and
-// the trust file.
+// A newcomer opens the login link, sees the attack of the demo, registers a passkey that an operator pins, and approves
+// the hold with it. The approval must verify with nothing but its note in the ledger and the trust file.
 func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	b := newBrowser(t)
 	authenticator(t, b)
 	b.open(t, link(t, User{Name: "stranger", Role: RoleApprover}))
-	b.open(t, "/holds") // not the page Now, which lists few groups: other tests leave holds open
+	b.open(t, "/holds") // not the page Now, which lists only some groups: other tests leave holds open
 	project, hold := attackAs(t, "seen")
-	// The open page shows the hold without a reload.
+	// The page that is open must show the new hold without a reload.
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#hold-"+hold)))
 
 	trust := registerPasskey(t, b, "stranger")
@@ -94,7 +93,7 @@ func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	b.open(t, "/holds/"+project+"/"+hold)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#sign button[value=approve]:not([disabled])")),
 		chromedp.SendKeys(chromedp.CSS("#sign input[name=reason]"), "the test says so"))
-	// Chromium drops a mouse click before the page is drawn, so call click directly.
+	// Chromium ignores a mouse click before the page is drawn. So the test calls the button's click method.
 	eval[bool](t, b, `document.querySelector("#sign button[value=approve]").click(), true`)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#signing[data-state], #signing.bad")))
 	if said := eval[string](t, b,
@@ -119,7 +118,7 @@ func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 		t.Error("an altered decision verifies")
 	}
 	if !testing.Short() {
-		verifyEvidence(t, project) // it builds two programs; internal/e2e verifies evidence in a short run
+		verifyEvidence(t, project) // it builds two programs; in a short run, tests of internal/e2e verify evidence
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +127,7 @@ func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	}
 }
 
-// resolution returns the signed note about a hold in the ledger.
+// resolution returns the signed note in the ledger that decides a hold.
 func resolution(t *testing.T, project, hold string) (note string) {
 	t.Helper()
 	await(t, "the decision in the index", func() bool {
@@ -150,8 +149,8 @@ func resolution(t *testing.T, project, hold string) (note string) {
 	return note
 }
 
-// verifyEvidence exports the evidence of a session, and verifies it with the verifier that imports none
-// of our packages.
+// verifyEvidence exports the evidence of a session. Then it verifies the evidence with the verifier in examples, which
+// imports none of Lazaret's packages.
 func verifyEvidence(t *testing.T, project string) {
 	t.Helper()
 	dir := t.TempDir()

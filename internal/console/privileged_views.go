@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// lookWindow is the time during which one journal entry covers all views of one kind of page of a project in
-// one login session.
+// lookWindow is a time. One ledger entry records all views within this time that are of the same kind of page, project
+// and login session.
 const lookWindow = time.Hour
 
 // Limits of the journal.
@@ -22,24 +22,26 @@ const (
 	lookTime = 3 * time.Second // timeout of recording a view
 )
 
-// look identifies a privileged view: the display of texts whose sensitivity is above internal.
+// look identifies a privileged view: a user in a login session saw texts of a project whose sensitivity is above
+// internal, on a kind of page.
 type look struct{ login, user, project, page string }
 
-// journal records privileged views in the ledger: one entry for each look and lookWindow.
+// journal records privileged views in the ledger. It writes one entry per look and lookWindow.
 type journal struct {
 	publish func(ctx context.Context, subject string, body []byte) error // returns once the message is stored
 	log     *slog.Logger
 	now     func() time.Time
 
 	mu   sync.Mutex
-	seen map[look]time.Time // when the view was recorded; guarded by mu
+	seen map[look]time.Time // time at which the view was last recorded; guarded by mu
 }
 
 func newJournal(publish func(ctx context.Context, subject string, body []byte) error, log *slog.Logger) *journal {
 	return &journal{publish: publish, log: log, now: time.Now, seen: make(map[look]time.Time)}
 }
 
-// record ensures that an entry for the view is stored. An earlier entry within the window suffices.
+// record stores an entry about a privileged view in the ledger. If one was stored within the last lookWindow, it does
+// nothing.
 func (j *journal) record(ctx context.Context, k look, path string, most beliefs.Sensitivity) error {
 	now := j.now()
 	j.mu.Lock()
@@ -69,15 +71,15 @@ func (j *journal) record(ctx context.Context, k look, path string, most beliefs.
 			}
 		}
 		if len(j.seen) >= maxLooks {
-			clear(j.seen) // these views are then recorded a second time
+			clear(j.seen) // because of that, views in seen may be recorded a second time
 		}
 	}
 	j.seen[k] = now
 	return nil
 }
 
-// sees reports whether the user may read a text of a project with this sensitivity. It first records
-// the view if the sensitivity is above internal. If that fails, it returns false.
+// sees reports whether the user may read a text of a project with this sensitivity. If the sensitivity is above
+// internal, sees first records the view. If the view cannot be recorded, it returns false.
 func (p *page) sees(project string, as beliefs.Sensitivity) bool {
 	if !as.Within(p.User.Ceiling) {
 		return false
@@ -97,8 +99,8 @@ func (p *page) sees(project string, as beliefs.Sensitivity) bool {
 	return !p.blind
 }
 
-// searched returns the highest sensitivity of texts that a search in a project covers. A search in all
-// projects covers texts up to internal only.
+// searched returns the highest sensitivity of the texts in which a search looks. A search in all projects looks only in
+// texts up to internal.
 func (p *page) searched(project string) beliefs.Sensitivity {
 	if project == "" && !p.User.Ceiling.Within(beliefs.Internal) || !p.sees(project, p.User.Ceiling) {
 		return beliefs.Internal

@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// disclosures collects the recorded views of a project in the ledger.
+// disclosures collects the entries of a project in the ledger that record privileged views.
 type disclosures struct {
 	mu   sync.Mutex
 	next uint64
@@ -89,7 +89,7 @@ func TestAPrivilegedLookIsAnEntryOfTheLedgerOnceForEachPageAndSession(t *testing
 	again := visitor(t, User{Name: "sam", Role: RoleViewer, Ceiling: beliefs.Secret})
 	get(t, again, page)
 	await(t, "three looks", func() bool { return d.count() >= 3 })
-	// A later entry of the project proves that there are no further views before it.
+	// After this view is recorded, no entry about an earlier view can be missing.
 	get(t, visitor(t, User{Name: "last", Role: RoleViewer, Ceiling: beliefs.Secret}), page)
 	await(t, "the last look", func() bool { return d.count() >= 4 })
 	d.mu.Lock()

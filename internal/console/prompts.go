@@ -14,16 +14,16 @@ import (
 	"lazaret/streams"
 )
 
-// proposedPrompt is a prompt that a hold asks to register, with its registered version.
+// proposedPrompt is a prompt that waits in a hold to be registered, with the version that is registered now.
 type proposedPrompt struct {
 	Project, Name string
 	Latest        *streams.PromptVersion // latest registered version; nil: none
 	Changes       string                 // difference of the texts; empty: none
-	Why           string                 // why the texts were not compared; empty: they were
+	Why           string                 // the reason why the texts were not compared; empty: they were
 }
 
-// comparePrompt compares the prompt that a hold asks to register with the latest registered version. It returns
-// nil if the hold is about something else.
+// comparePrompt compares the prompt of a hold with the latest registered version. It returns nil if the hold is not
+// about the registration of a prompt.
 func (c *Console) comparePrompt(ctx context.Context, p *page, h *arbiter.Hold, body string) *proposedPrompt {
 	args := holds.ProposedPrompt(h.Verdict.Tool, body)
 	if args == nil {
@@ -49,12 +49,12 @@ type promptsView struct {
 	Rows          []ingest.Prompt
 	Version       int
 	Versions      []streams.PromptVersion // versions of the named prompt, latest first
-	Text, Changes string                  // text of the chosen version, and its difference from the one before
+	Text, Changes string                  // text of the chosen version, and its difference from the version before it
 	Before        int
-	Why           string // why the text is not shown; empty: it is
+	Why           string // the reason why the text is not shown; empty: it is shown
 }
 
-// promptsPage lists the registered prompts of a project, and shows one with its versions.
+// promptsPage lists the registered prompts of a project. It shows one of them with its versions.
 func (c *Console) promptsPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
 	v := &promptsView{Project: q.Get("project"), Name: q.Get("name"), Projects: c.index.listProjects(p.User.May)}

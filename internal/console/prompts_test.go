@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// proposePrompt proposes a text as the next version of a prompt, and returns its hold.
+// proposePrompt proposes a text as the next version of a prompt. It returns the id of the hold.
 func proposePrompt(t *testing.T, cl *client.Client, id, name, text string) string {
 	t.Helper()
 	body, err := streams.Marshal(streams.RegisterPromptArgs{Name: name, Digest: streams.Digest([]byte(text)), Text: text})
@@ -34,7 +34,7 @@ func proposePrompt(t *testing.T, cl *client.Client, id, name, text string) strin
 	return rep.Entry.Hold.ID
 }
 
-// noteOn is a signed decision on a hold.
+// noteOn returns a signed decision on a hold.
 func noteOn(t *testing.T, project, id string, signer note.Signer, d approval.Decision) []byte {
 	t.Helper()
 	h, err := shared.c.findHold(t.Context(), project, id)
@@ -132,7 +132,7 @@ func TestAPromptIsRegisteredBySignaturesOnlyAndASessionThatRunsAnotherIsAnAlert(
 		t.Errorf("a text with another digest: %+v", rep)
 	}
 
-	// The next version, and the first text again.
+	// Propose the next version, and after that the first text again.
 	for i, text := range []string{second, first} {
 		h := proposePrompt(t, cl, fmt.Sprintf("next%d", i), "support", text)
 		if i == 0 {

@@ -9,18 +9,19 @@ import (
 	"lazaret/streams"
 )
 
-// maxBlast is the maximum number of listed beliefs, and of listed events, of a blast radius. The counts include
-// all of them.
+// maxBlast is the maximum number of beliefs, and of events, that the page of a quarantine lists. The numbers on the
+// page include those that are not listed.
 const maxBlast = 200
 
 type quarantineView struct {
 	Project, ID string
 	Rows        []blastRow
-	Found, Out  int // number of beliefs, and of those that the quarantine takes out of service
-	Spared, Was int // number of beliefs with independent support, and of those already out of service
-	Served      int // number of beliefs of Out that recalls for planning return now
+	Found, Out  int // number of beliefs that were found, and of those that the quarantine takes out of service
+	// number of beliefs that stay because they have independent support, and of those that are out of service already
+	Spared, Was int
+	Served      int // number of the beliefs in Out that recalls for planning return now
 	Cut         bool
-	Events      []ingest.LineageNode // events that depend on the belief or on beliefs derived from it
+	Events      []ingest.LineageNode // events that depend on the belief, or on beliefs that derive from it
 	Kinds       []kindCount
 	More        int // beliefs and events that are not listed
 }
@@ -35,8 +36,8 @@ type kindCount struct {
 	Count int
 }
 
-// quarantinePage shows the effect of a quarantine of a belief and its descendants, like `lazaret
-// beliefs quarantine --dry-run`, and the command that signs it.
+// quarantinePage shows what a quarantine of a belief and its descendants would change, as `lazaret beliefs quarantine
+// --dry-run` does. It also shows the command that signs the quarantine.
 func (c *Console) quarantinePage(r *http.Request, p *page) (string, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	p.Nav, p.Title = "beliefs", "Quarantine of "+id
@@ -68,7 +69,7 @@ func (c *Console) quarantinePage(r *http.Request, p *page) (string, error) {
 	return "quarantine", nil
 }
 
-// add classifies a belief by the effect of the quarantine on it.
+// add adds a belief to the view, in the group that says what the quarantine does to it.
 func (v *quarantineView) add(p *page, b *ingest.PinpointedBelief) {
 	row := blastRow{PinpointedBelief: *b, Outcome: "is taken out"}
 	switch {
@@ -92,7 +93,7 @@ func (v *quarantineView) add(p *page, b *ingest.PinpointedBelief) {
 	v.Rows = append(v.Rows, row)
 }
 
-// follow lists the events that depend on the belief: decisions, actions and others.
+// follow adds to the view the events that depend on the belief, such as decisions and actions.
 func (v *quarantineView) follow(g *ingest.Lineage) {
 	at := make(map[string]int)
 	for _, n := range g.Nodes {

@@ -8,7 +8,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxQueue is the limit of holds on one page.
+// maxQueue is the maximum number of holds on one page.
 const maxQueue = 50
 
 type queueView struct {
@@ -19,13 +19,14 @@ type queueView struct {
 // queued is a hold of a queue.
 type queued struct {
 	*holdView
-	Why string // why the hold cannot be signed on this page; empty: it can
+	Why string // the reason why the hold cannot be signed on this page; empty: it can
 }
 
-// Reason returns the text of the reason under which the hold is listed.
+// Reason returns the text of the hold's most important reason, by which lists show it.
 func (q *queued) Reason() string { return why(q.Hold).Text }
 
-// queuePage shows the holds that the query names, each in full. Each is signed separately.
+// queuePage shows several holds on one page, each with its whole content. The query names the holds. Each one needs a
+// signature of its own.
 func (c *Console) queuePage(r *http.Request, p *page) (string, error) {
 	names := r.URL.Query()["hold"]
 	if len(names) == 0 || len(names) > maxQueue {

@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// heldLetters makes an agent propose letters that need an approval, and returns their holds.
+// heldLetters lets an agent propose letters, which need an approval. It returns the ids of their holds.
 func heldLetters(t *testing.T, project string, n int) (ids []string) {
 	t.Helper()
 	cl := keeper(t, project)
@@ -46,7 +46,7 @@ func TestSeveralHoldsAreSignedOneAfterTheOtherUntilTheFirstRefusal(t *testing.T)
 	b.open(t, link(t, User{Name: "quentin", Role: RoleApprover, Ceiling: beliefs.Secret}))
 	registerPasskey(t, b, "quentin")
 
-	// The form of the group leads to a page with each hold in full.
+	// The form of a group of holds must lead to a page that shows each selected hold with its whole content.
 	b.open(t, "/holds?project="+project)
 	eval[bool](t, b, `document.querySelector("details").open = true,
 		document.querySelector('input[value="`+project+`/`+ids[3]+`"]').checked = false,
@@ -72,7 +72,8 @@ func TestSeveralHoldsAreSignedOneAfterTheOtherUntilTheFirstRefusal(t *testing.T)
 		}
 		return strings.TrimSpace(s)
 	}
-	// The second hold has new reasons meanwhile, so the arbiter refuses the signature.
+	// The page gets another revision for the second hold, as if the hold had new reasons. The arbiter must refuse this
+	// signature.
 	second := eval[string](t, b, `(() => { const x = document.querySelectorAll("#queue [data-hold]")[1];
 		x.dataset.revision = x.dataset.revision.replace(/.$/, (c) => c === "0" ? "1" : "0"); return x.dataset.hold; })()`)
 	press := func(decision string) {
@@ -88,7 +89,7 @@ func TestSeveralHoldsAreSignedOneAfterTheOtherUntilTheFirstRefusal(t *testing.T)
 		t.Errorf("after the refusal the holds are %s", s)
 	}
 
-	// A user whom the authenticator does not verify signs nothing.
+	// If the authenticator does not verify the user, the page must sign nothing.
 	b.open(t, page)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#signall button[value=approve]:not([disabled])")))
 	call(t, b, webauthn.SetUserVerified, webauthn.SetUserVerifiedParams{AuthenticatorID: added.AuthenticatorID})

@@ -2,5 +2,5 @@
 
 package console
 
-// slower is the factor by which the race detector slows pages down.
+// slower is a factor. With the race detector, pages take this many times longer.
 const slower = 10

@@ -7,18 +7,18 @@ import (
 	"lazaret/streams"
 )
 
-// maxRuleCounts is the maximum number of counted rules. A limit is needed because third-party groups may use any
-// number of rule names.
+// maxRuleCounts is the maximum number of rules for which the index counts effects. Third-party groups may name any
+// number of rules, so a limit is needed.
 const maxRuleCounts = 50_000
 
-// ruleCount counts the effects of one rule in a project, as far as the index has read the ledger.
+// ruleCount counts the effects of one rule in a project, in the entries that the index has read.
 type ruleCount struct {
-	Fired, Shadow, Excepted int // alerts: with effect, in shadow mode, under an exception
+	Fired, Shadow, Excepted int // numbers of alerts: with an effect, in shadow mode, and under an exception
 	Last                    time.Time
 
-	// Held counts the proposals that were held or denied with this rule among the reasons. The other fields
-	// count proposals for which this rule was the only reason. They were denied, or they were held and then
-	// rejected, approved, or neither (Others).
+	// Held is the number of proposals that were held or denied with this rule among the reasons. The other fields count
+	// only proposals for which this rule was the only reason. These were denied, or they were held and then rejected,
+	// approved, or neither (Others).
 	Held                               int
 	Denied, Rejected, Approved, Others int
 }
@@ -26,7 +26,7 @@ type ruleCount struct {
 // Alone returns the number of proposals that were held or denied only because of this rule.
 func (n *ruleCount) Alone() int { return n.Denied + n.Rejected + n.Approved + n.Others }
 
-// Caught returns how many of the proposals that Alone counts were denied, or rejected by a person.
+// Caught returns how many of the proposals of Alone were right to stop: they were denied, or a person rejected them.
 func (n *ruleCount) Caught() int { return n.Denied + n.Rejected }
 
 func (n *ruleCount) add(m *ruleCount) {
@@ -38,7 +38,7 @@ func (n *ruleCount) add(m *ruleCount) {
 	}
 }
 
-// counted returns the count of a rule in a project, and creates it on first use. The caller holds mu.
+// counted returns the counts of a rule in a project. If there are none, it creates them. The caller holds mu.
 func (x *index) counted(project, rule string) *ruleCount {
 	k := [2]string{project, rule}
 	n := x.rules[k]
@@ -66,8 +66,8 @@ func (x *index) countAlert(project string, a *streams.Alert) {
 	}
 }
 
-// rulesOf returns the rules among the reasons for a hold or denial. alone is the rule that is the only
-// reason, or "".
+// rulesOf returns the rules among the reasons of a hold or a denial. If there is only one reason and it is a rule,
+// alone is this rule. Otherwise alone is "".
 func rulesOf(v *streams.VerdictEntry) (list []string, alone string) {
 	others := false
 	seen := make(map[string]bool)
@@ -87,8 +87,8 @@ func rulesOf(v *streams.VerdictEntry) (list []string, alone string) {
 	return list, alone
 }
 
-// countVerdict counts a verdict that holds or denies for the rules among its reasons. It returns the
-// rule that is the only reason, or "". The caller holds mu.
+// countVerdict adds a hold or a denial to the counts of each rule among its reasons. If a rule is its only reason,
+// countVerdict returns the rule, otherwise "". The caller holds mu.
 func (x *index) countVerdict(project string, v *streams.VerdictEntry) (alone string) {
 	list, alone := rulesOf(v)
 	for _, rule := range list {
@@ -97,7 +97,7 @@ func (x *index) countVerdict(project string, v *streams.VerdictEntry) (alone str
 	return alone
 }
 
-// countAgain counts a further verdict on an open hold, which a later finding caused. The caller holds
+// countAgain adds another verdict on an open hold to the counts. A later finding caused this verdict. The caller holds
 // mu.
 func (x *index) countAgain(h *holdRow, v *streams.VerdictEntry) {
 	before, _ := rulesOf(&h.Verdict)
@@ -118,7 +118,7 @@ func (x *index) countAgain(h *holdRow, v *streams.VerdictEntry) {
 	}
 }
 
-// countSettled counts the end of a hold for the rule that was its only reason. The caller holds mu.
+// countSettled adds the end of a hold to the counts of the rule that was the hold's only reason. The caller holds mu.
 func (x *index) countSettled(h *holdRow) {
 	if h.alone == "" {
 		return
@@ -137,7 +137,7 @@ func (x *index) countSettled(h *holdRow) {
 	}
 }
 
-// ruleCounts returns the counts of all rules, summed over the selected projects.
+// ruleCounts returns the counts of all rules. Each is a sum over the projects for which may returns true.
 func (x *index) ruleCounts(may func(project string) bool) map[string]*ruleCount {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

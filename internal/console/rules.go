@@ -19,13 +19,13 @@ type rulesView struct {
 	Rows             []ruleRow
 	Strangers        []ruleRow // rules that raised alerts but are not in the current rule set
 	Exceptions       []exceptionRow
-	Measured         int // number of events in the cost measurement; 0: not measured
+	Measured         int // number of events with which the costs were measured; 0: the costs were not measured
 	Total            int
-	Project, Session string // form values for the comparison of rule sets
+	Project, Session string // values in the form for the comparison of rule sets
 	Projects         []string
 }
 
-// ruleRow is a rule with its counts in the visible projects.
+// ruleRow is a rule with its counts in the projects that the user may see.
 type ruleRow struct {
 	ID, Title, Severity, Effect, Mode, Pack string
 	ruleCount
@@ -45,7 +45,7 @@ func (c *Console) ruleRows(p *page, set *rules.Set) (rows, strangers []ruleRow) 
 	costs := c.set.costs
 	c.set.mu.Unlock()
 	if len(p.User.Projects) > 0 {
-		costs = nil // costs would reveal projects that the user may not see
+		costs = nil // the costs were measured on all projects, so they would tell of those that the user may not see
 	}
 	for _, r := range set.Rules() {
 		row := ruleRow{ID: r.ID, Title: r.Title, Severity: r.Severity, Effect: r.Effect, Mode: r.Mode, Pack: r.Pack}
@@ -161,5 +161,5 @@ func (c *Console) rulePage(r *http.Request, p *page) (string, error) {
 	return "rule", nil
 }
 
-// AlertsOf returns the URL of the page of a rule's alerts.
+// AlertsOf returns the URL of the page that lists the alerts of a rule.
 func (r ruleRow) AlertsOf() string { return "/alerts?where=" + url.QueryEscape(`rule == "`+r.ID+`"`) }

@@ -81,7 +81,7 @@ func TestRulesShowWhatTheyDidAndLeadToTheirAlerts(t *testing.T) {
 		!strings.Contains(s, project) {
 		t.Errorf("the rule's page says %q", s)
 	}
-	// Without the rule, the sentinels do not hold the demo's action.
+	// In a comparison with the rule set without this rule, the action of the demo must not be held.
 	b.open(t, "/backtest?with=without&rule=action-from-instruction&since=all&project="+project)
 	s := eval[string](t, b, `document.querySelector("main").innerText`)
 	if !strings.Contains(s, "GmailSendEmail") || !strings.Contains(s, "−action-from-instruction") {

@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// rulesNow caches the current rule set for a few seconds.
+// rulesNow caches the rule set that is active for a few seconds.
 type rulesNow struct {
 	asking sync.Mutex // held while the stages are queried
 
@@ -23,17 +23,17 @@ type rulesNow struct {
 	set    *rules.Set
 	bundle []byte
 	at     time.Time
-	costs  map[string]ruleCost // by rule: its cost, measured in the last comparison of rule sets
+	costs  map[string]ruleCost // by rule: its cost in the last comparison of rule sets that measured it
 	events int                 // number of events in the last comparison
 }
 
-// ruleCost is the cost of one rule in a comparison.
+// ruleCost is the cost of one rule, as measured in a comparison of rule sets.
 type ruleCost struct {
 	Evaluated uint64
 	NS        int64 // nanoseconds per evaluation
 }
 
-// rules returns the current rule set and its bundle.
+// rules returns the rule set that is active, and its bundle.
 func (c *Console) rules(ctx context.Context) (*rules.Set, []byte, error) {
 	n := &c.set
 	n.asking.Lock()
@@ -64,7 +64,8 @@ func (c *Console) rules(ctx context.Context) (*rules.Set, []byte, error) {
 	return set, b, nil
 }
 
-// measured stores the costs of rules that a comparison measured, if it was a comparison of the current set.
+// measured stores the costs of rules from a comparison. It does nothing if the comparison was not one of the current
+// rule set.
 func (n *rulesNow) measured(r *backtest.Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,16 +78,16 @@ func (n *rulesNow) measured(r *backtest.Report) {
 	}
 }
 
-// The rule sets with which the current rule set can be compared.
+// The rule sets with which a user can compare the current rule set.
 const (
-	withSame    = "same"    // the current set again, to measure the costs of its rules
+	withSame    = "same"    // the current rule set again, to measure the costs of its rules
 	withShipped = "shipped" // the set built into the program
 	withShadow  = "shadow"  // the current set with shadow rules enforced
-	withoutRule = "without" // the current set with one rule in shadow mode
+	withoutRule = "without" // the current rule set with one rule in shadow mode
 	withDraft   = "draft"   // the current set with drafted exceptions
 )
 
-// other returns the rule set that a request compares with the current one.
+// other returns the rule set with which the current one is to be compared. with is the user's choice.
 func (c *Console) other(set *rules.Set, bundle []byte, with, rule, draft string) (*rules.Set, error) {
 	switch with {
 	case withSame:
@@ -145,7 +146,7 @@ func withExceptions(bundle []byte, draft string) (*rules.Set, error) {
 	return s, nil
 }
 
-// addExceptions returns the files of a rule set with additional exceptions.
+// addExceptions returns the files of a rule set, with the exceptions in draft added to them.
 func addExceptions(src *rules.Source, draft string) (map[string]string, error) {
 	var has, more rules.ExceptionsDoc
 	if err := yaml.Unmarshal([]byte(src.Files[rules.ExceptionsFile]), &has); err != nil {

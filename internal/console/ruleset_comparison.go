@@ -18,12 +18,13 @@ import (
 
 // Limits of a comparison of rule sets.
 const (
-	maxJudged  = 20_000         // events
-	maxFlips   = 100            // listed entries for each kind of flip (backtest.Change)
-	leadOfView = 24 * time.Hour // time before a session whose events build up the signals
+	maxJudged = 20_000 // events
+	maxFlips  = 100    // maximum number of entries that are listed for each kind of flip (backtest.Change)
+	// events from this time before a session are judged too, so that the signals have their values
+	leadOfView = 24 * time.Hour
 )
 
-// judged is a comparison of the current rule set with another rule set.
+// judged is a page's view of a comparison of the current rule set with another one.
 type judged struct {
 	Project, Session string // Session empty: the whole project
 	Projects         []string
@@ -35,7 +36,7 @@ type judged struct {
 	Flips            []flipRow
 	Kinds            []kindCount
 	Cut              bool   // there were more events than the limit
-	Why              string // why the rule sets were not compared; empty: they were
+	Why              string // the reason why the rule sets were not compared; empty: they were
 	Running          *task  // the comparison, while it runs
 }
 
@@ -44,12 +45,12 @@ type flipRow struct {
 	Session string
 }
 
-// errFull stops the reading of a history at the limit.
+// errFull stops reading a history when the maximum number of events was read.
 var errFull = errors.New("enough events were read")
 
-// judge compares the current rule set with another rule set on the events of v's project. A long comparison
-// continues after the request. judge lists the flips, the events that the two sets judge differently, for which
-// in returns true.
+// judge compares the current rule set with another one on the events of v's project. The comparison may take longer
+// than the request; then it continues after it. An event that the two rule sets judge differently is a flip. judge
+// lists the flips for which in returns true.
 func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.Time,
 	in func(f *backtest.Flip) bool) error {
 	project, with, rule, draft := v.Project, v.With, v.Rule, v.Draft
@@ -90,7 +91,7 @@ type judgement struct {
 	cut bool // there were more events than the limit
 }
 
-// compareRules judges the events of a project by two rule sets.
+// compareRules judges the events of a project with two rule sets.
 func (c *Console) compareRules(ctx context.Context, t *task, set, other *rules.Set, project string,
 	since, until time.Time) (*judgement, error) {
 	j, h := new(judgement), backtest.NewHistory()
@@ -119,7 +120,7 @@ func (c *Console) compareRules(ctx context.Context, t *task, set, other *rules.S
 	return j, nil
 }
 
-// list adds the flips of the report that the user may see.
+// list adds to the view the flips of the report for which in returns true. It hides texts that the user may not see.
 func (v *judged) list(p *page, in func(f *backtest.Flip) bool) {
 	count := make(map[backtest.Change]int)
 	for _, f := range v.Report.Samples {
@@ -141,7 +142,7 @@ func (v *judged) list(p *page, in func(f *backtest.Flip) bool) {
 	}
 }
 
-// ask reads the comparison from the query parameters.
+// ask reads from the query parameters which rule sets are to be compared.
 func (v *judged) ask(q url.Values) error {
 	v.With, v.Rule, v.Draft = q.Get("with"), q.Get("rule"), q.Get("draft")
 	if v.With == withoutRule && v.Rule == "" {
@@ -150,7 +151,7 @@ func (v *judged) ask(q url.Values) error {
 	return nil
 }
 
-// backtestPage compares the current rule set with another one on recent events of a project.
+// backtestPage compares the current rule set with another one on the latest events of a project.
 func (c *Console) backtestPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
 	v := &judged{Project: q.Get("project"), Since: cmp.Or(q.Get("since"), "24h"),
@@ -178,8 +179,8 @@ func (c *Console) backtestPage(r *http.Request, p *page) (string, error) {
 	return "backtest", c.judge(r, p, v, since, time.Time{}, func(*backtest.Flip) bool { return true })
 }
 
-// whatIfPage judges the events of a session again with another rule set. It first judges the project's events
-// from the day before, so that the signals have their values.
+// whatIfPage judges the events of a session again with another rule set. Before these, it judges the project's events
+// of the day before the session, so that the signals have their values.
 func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
 	project, name := r.PathValue("project"), r.PathValue("session")
 	s, ok := c.index.session(project, name)
@@ -199,13 +200,13 @@ func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
 		func(f *backtest.Flip) bool { return of[f.Position] })
 }
 
-// Choices returns the rule sets that can be compared.
+// Choices returns the rule sets with which a user can compare the current one.
 func (v *judged) Choices() [][2]string {
 	return [][2]string{{withSame, "the same, to measure costs"}, {withShadow, "shadow rules in force"},
 		{withoutRule, "without the rule named here"}, {withShipped, "the shipped rules"}}
 }
 
-// Costs returns the evaluated rules, most expensive first.
+// Costs returns the rules that were evaluated. The one with the highest cost comes first.
 func (v *judged) Costs() []backtest.RuleReport {
 	list := slices.Clone(v.Report.Rules)
 	slices.SortStableFunc(list, func(a, b backtest.RuleReport) int {
@@ -214,7 +215,7 @@ func (v *judged) Costs() []backtest.RuleReport {
 	return list[:min(len(list), maxListed)]
 }
 
-// sessionOf returns the session of an event, or "" if the index does not have it.
+// sessionOf returns the session of the event at a position. It returns "" if the index does not have the event.
 func (x *index) sessionOf(at uint64) string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

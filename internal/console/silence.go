@@ -14,7 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// maxSilences is the maximum number of stored silences. Expired silences are dropped first.
+// maxSilences is the maximum number of silences in the index. If there are more, those that have expired are dropped
+// first.
 const maxSilences = 10_000
 
 // silenceRow is a silence of alerts, as recorded in the ledger.
@@ -25,7 +26,7 @@ type silenceRow struct {
 	At          uint64 // position of its entry
 }
 
-// takeSilence stores a silence, or removes one that was ended. The caller holds mu.
+// takeSilence adds a silence to the index, or removes one that was ended. The caller holds mu.
 func (x *index) takeSilence(e *streams.Entry) {
 	s, err := streams.Read[streams.SilenceEntry](e)
 	if err != nil {
@@ -47,7 +48,8 @@ func (x *index) takeSilence(e *streams.Entry) {
 	}
 }
 
-// silencesNow returns the active silences of the selected projects, earliest end first.
+// silencesNow returns the silences that are in effect, of the projects for which may returns true. The one that ends
+// first comes first.
 func (x *index) silencesNow(may func(project string) bool) []silenceRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -64,7 +66,7 @@ func (x *index) silencesNow(may func(project string) bool) []silenceRow {
 	return out
 }
 
-// silencer returns a function that reports whether an alert is silenced now.
+// silencer returns a function. The function reports whether one of the silences in list applies to an alert now.
 func silencer(list []silenceRow) func(a *alertRow) bool {
 	by := make(map[[2]string][]silenceRow)
 	for _, s := range list {
@@ -81,14 +83,14 @@ func silencer(list []silenceRow) func(a *alertRow) bool {
 	}
 }
 
-// silenceTimes are the durations for which alerts can be silenced here.
+// silenceTimes are the durations that a user can choose on the page.
 var silenceTimes = []struct {
 	Name string
 	For  time.Duration
 }{{"1 hour", time.Hour}, {"8 hours", 8 * time.Hour}, {"1 day", 24 * time.Hour}, {"7 days", 7 * 24 * time.Hour},
 	{"30 days", 30 * 24 * time.Hour}}
 
-// silence records a silence of alerts in the ledger, or the end of one.
+// silence publishes a silence of alerts to the ledger, or the end of one.
 func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 	u := c.user(r)
 	if u == nil {
@@ -141,8 +143,8 @@ func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/alerts?project="+url.QueryEscape(project), http.StatusSeeOther)
 }
 
-// awaitSilence waits up to 2 s until the index has a silence, or no longer has it. there says which: true waits for the
-// silence, false for its end.
+// awaitSilence waits for up to 2 s. If there is true, it waits until the index has a silence. If there is false, it
+// waits until the index no longer has it.
 func (x *index) awaitSilence(r *http.Request, project, id string, there bool) {
 	end := time.After(2 * time.Second)
 	for {
@@ -163,5 +165,5 @@ func (x *index) awaitSilence(r *http.Request, project, id string, there bool) {
 	}
 }
 
-// Line returns a text of a silence in a form that is safe to display.
+// Line returns a text of a silence on one line, in a form that is safe to display.
 func (s silenceRow) Line(t string) string { return text.InertLine(t, 160) }

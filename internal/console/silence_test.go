@@ -41,7 +41,7 @@ func TestASilenceHidesAlertsUntilItEndsAndChangesNoVerdict(t *testing.T) {
 	if _, body := get(t, c, group+"&silenced=show"); !strings.Contains(body, "reads like an order") {
 		t.Error("a silenced alert cannot be seen")
 	}
-	// The same attack is held even while its alerts are silenced.
+	// While the alerts are silenced, the same attack must still be held.
 	if h, err := shared.c.findHold(t.Context(), project, hold); err != nil || h.State != "open" {
 		t.Errorf("the hold is %+v, %v", h, err)
 	}

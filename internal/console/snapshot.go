@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// looks are the last two snapshots of the pipeline, from which rates are computed. All pages share them, because
-// a snapshot queries every stage.
+// looks are the last two snapshots of the state of all processes. Rates are computed from the difference of the two.
+// All pages share them, because a snapshot needs an answer of every stage.
 type looks struct {
 	mu   sync.Mutex
 	last *status.Snapshot
@@ -26,10 +26,10 @@ type looks struct {
 	at   time.Time
 }
 
-// fresh is the maximum age of a shown snapshot.
+// fresh is the maximum age of a snapshot that is shown.
 const fresh = 2 * time.Second
 
-// look returns a snapshot with rates. The snapshot is at most as old as fresh.
+// look returns a snapshot with rates. Its age is at most fresh.
 func (c *Console) look(ctx context.Context) (*status.Snapshot, error) {
 	l := &c.looks
 	l.mu.Lock()
@@ -49,11 +49,11 @@ func (c *Console) look(ctx context.Context) (*status.Snapshot, error) {
 	return s, nil
 }
 
-// logHead is the head of the audit log, with its checkpoint.
+// logHead is the head of the audit log: its last checkpoint.
 type logHead struct {
 	auditor.Answer
 	Origin  string
-	Signers []string // names of the keys that signed the last checkpoint: the log's, then the witnesses'
+	Signers []string // names of the keys that signed the last checkpoint: first the log's key, then those of witnesses
 }
 
 func (c *Console) logHead(ctx context.Context) (*logHead, error) {
@@ -81,7 +81,7 @@ type nowView struct {
 	Observed              uint64
 	Rejected              uint64
 	Log                   *logHead
-	LogAge                float64 // age of the last checkpoint in seconds; negative: unknown
+	LogAge                float64 // age of the last checkpoint in seconds; negative if it is not known
 	Groups                []*holds.Group
 	Alerts                []alertRow
 	Incidents             []incidentRow
@@ -125,8 +125,8 @@ func (c *Console) nowPage(r *http.Request, p *page) (string, error) {
 	return "now", nil
 }
 
-// State returns a process's state as one word.
+// State returns the state of a process in one word.
 func (v *nowView) State(p *status.Process) string { return status.Word(p) }
 
-// why returns the reason under which a hold is listed.
+// why returns the hold's most important reason, by which lists show the hold.
 func why(h *arbiter.Hold) streams.Reason { return holds.TopReason(&h.Verdict) }

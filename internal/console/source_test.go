@@ -9,15 +9,15 @@ import (
 	"lazaret/streams"
 )
 
-// listSession is a session in which the agent follows a list that the user named.
+// listSession is a recorded session. In it, the user names a list, and the agent does what the list says.
 const listSession = `{"session_id": "list", "steps": [
 {"kind": "user", "content": "Please do what the list in errands.md says."},
 {"kind": "action", "tool": "read_file", "args": {"path": "errands.md"}, "call_id": "c1"},
 {"kind": "tool_result", "tool": "read_file", "call_id": "c1", "content": "Errands\n- Send lena@bakery.example a mail about the bread\n- Send omar@florist.example a mail about the <b>flowers</b>\n"},
 {"kind": "action", "tool": "send_email", "args": {"to": "lena@bakery.example", "subject": "the bread"}, "call_id": "c2"}]}`
 
-// An approver sees in Chromium the list that a held action follows, and approves the list with the hold
-// by one signature of a passkey. The signed statement has the digest of the text on the page.
+// An approver sees in Chromium the list whose instructions a held action follows. One signature with a passkey must
+// approve the hold and the list. The signed statement must have the digest of the text on the page.
 func TestAPasskeyApprovesTheSourceThatThePageShows(t *testing.T) {
 	b := newBrowser(t)
 	authenticator(t, b)
@@ -53,6 +53,6 @@ func TestAPasskeyApprovesTheSourceThatThePageShows(t *testing.T) {
 		t.Errorf("an approved source is offered %d times", n)
 	}
 	if !testing.Short() {
-		verifyEvidence(t, project) // it builds two programs; internal/e2e verifies evidence in a short run
+		verifyEvidence(t, project) // it builds two programs; in a short run, tests of internal/e2e verify evidence
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline follows the README with the programs
-// only: make run, the printed link, the demo's attack, a passkey that the operator pins, an approval,
-// and the stand-alone verifier after the pipeline is stopped.
+// TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline follows the README, using only the programs. The steps
+// are: make run, the printed link, the attack of the demo, a passkey that the operator pins, an approval. After the
+// pipeline was stopped, the stand-alone verifier must accept the approval.
 func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the programs: make ci runs it")
@@ -64,7 +64,8 @@ func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
 	authenticator(t, b)
 	b.open(t, form.FindString(out.String()))
 	lazaret("replay", "../../examples/poisoned-session.jsonl")
-	b.run(t, chromedp.WaitReady(chromedp.CSS("a[id^=hold-]"))) // the open page shows the hold without a reload
+	// the page that is open must show the hold without a reload
+	b.run(t, chromedp.WaitReady(chromedp.CSS("a[id^=hold-]")))
 	hold := eval[string](t, b, `document.querySelector("a[id^=hold-]").getAttribute("href")`)
 	project, _, _ := strings.Cut(strings.TrimPrefix(hold, "/holds/"), "/")
 

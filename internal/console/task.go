@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Limits of tasks, which may take longer than a request.
+// Limits of tasks. A task may take longer than the request that starts it.
 const (
 	maxTasks = 16
 	taskTime = 30 * time.Second       // maximum duration of a task
-	taskWait = 100 * time.Millisecond // how long a request waits for its task before it shows the progress
-	taskKept = time.Minute            // how long the result of a task is kept
+	taskWait = 100 * time.Millisecond // time for which a request waits for its task; then it shows the progress
+	taskKept = time.Minute            // time for which the result of a task is stored
 )
 
-// task is work that may continue after the request that started it.
+// task is work that may go on after the request that started it.
 type task struct {
 	Began time.Time
 
@@ -51,13 +51,13 @@ func (t *task) ended() bool {
 	}
 }
 
-// tasks are the tasks of a console, by session and requested URL.
+// tasks has the tasks of a console. The key is the session and the requested URL.
 type tasks struct {
 	mu sync.Mutex
 	by map[[2]string]*task // guarded by mu
 }
 
-// find returns the task of a session and URL, and starts it if there is none.
+// find returns the task of a session and a URL. If there is none, it starts one.
 func (l *tasks) find(key [2]string, begin func(t *task)) (*task, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,9 +89,9 @@ func (l *tasks) drop(key [2]string, t *task) {
 	}
 }
 
-// perform runs f as a task and returns its result. If the task takes longer than taskWait, it continues after
-// the request, and perform returns the task in running. The page then reloads. The request that finds the result
-// removes the task. f must not use p, because p belongs to one request.
+// perform runs f as a task and returns its result. If the task takes longer than taskWait, it goes on after the
+// request, and perform returns the task in running. The page then reloads until it gets the result, and the task is
+// removed. f must not use p, because p belongs to a single request.
 func perform[T any](c *Console, r *http.Request, p *page, f func(ctx context.Context, t *task) (T, error)) (out T,
 	running *task, err error) {
 	key := [2]string{p.login, r.URL.RequestURI()}

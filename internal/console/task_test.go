@@ -14,7 +14,7 @@ func TestAComparisonThatTakesLongShowsItsProgressAtOnceAndItsOutcomeOnce(t *test
 	shared.c.judging <- struct{}{} // another comparison runs
 	free := func() { <-shared.c.judging }
 	c, other := visitor(t, viewer), visitor(t, viewer)
-	for range 2 { // the second finds the work of the first
+	for range 2 { // the second request finds the task of the first
 		res, err := c.Get(shared.c.URL() + path)
 		if err != nil {
 			t.Fatal(err)

@@ -50,10 +50,10 @@ func (c *Console) sessionsPage(r *http.Request, p *page) (string, error) {
 type sessionView struct {
 	sessionRow
 	Steps    []step
-	Earlier  int // number of entries before the shown ones; also the end of the previous page
+	Earlier  int // number of entries before those on this page; this is also the end of the page before this one
 	Later    int // number of entries after the shown ones
 	Newer    int // end of the next page
-	Lost     int // number of entries that the index has dropped
+	Lost     int // number of entries of the session that the index has dropped
 	MayStart bool
 }
 
@@ -62,7 +62,7 @@ type step struct {
 	At    uint64
 	ID    string // event id
 	Time  time.Time
-	Kind  string // read, believed, recalled, proposed, decided, done, alert, session
+	Kind  string // read, believed, recalled, proposed, decided, done, alert or session
 	Title string
 	Text  string
 	Word  string // a verdict, severity or belief state
@@ -103,8 +103,8 @@ func (c *Console) sessionPage(r *http.Request, p *page) (string, error) {
 	return "session", nil
 }
 
-// steps returns the lines of one entry. If the user may not read the body, the only line is its
-// redaction.
+// steps returns the lines of one entry. If the user may not read the entry's body, there is only one line, which says
+// so.
 func (p *page) steps(e *streams.Entry, project string) []step {
 	at := step{At: e.Position(), Time: e.Time}
 	if _, why := p.body(e); why != "" {
@@ -286,8 +286,8 @@ func tellAlerts(list []streams.Alert, s step) []step {
 	return out
 }
 
-// Safe returns the text in a form that cannot reorder or hide the text around it.
+// Safe returns the text in a form that can neither reorder nor hide the text around it.
 func (s step) Safe() string { return text.Inert(s.Text) }
 
-// Long reports whether the text is so long that the page shows it collapsed at first.
+// Long reports whether the text is so long that the page shows only its beginning until a user opens it.
 func (s step) Long() bool { return len(s.Text) > 360 || strings.Count(s.Text, "\n") > 6 }

@@ -30,7 +30,7 @@ const (
 	maxAsks       = 10_000 // unanswered requests to accept a list
 )
 
-// offeredList is a list of tools that a server offered.
+// offeredList is one of the lists of tools that a server offered.
 type offeredList struct {
 	At     uint64 // position of its entry
 	Digest string
@@ -38,19 +38,19 @@ type offeredList struct {
 	Time   time.Time
 }
 
-// catalogueRow is the tool lists that a server offered to an agent, and the accepted one.
+// catalogueRow has the lists of tools that a server offered to an agent, and the list that is accepted.
 type catalogueRow struct {
 	Project, Agent, Server string
 	Offers                 []offeredList // latest last
 	Accepted               offeredList   // zero: none
 	AcceptedBy             string        // empty: accepted by a standing permission
 	AcceptedTime           time.Time
-	Hold                   string // id of the open hold about the latest list
+	Hold                   string // id of the hold about the latest list, if it is open
 
 	ask uint64 // position of the latest held request
 }
 
-// ask is a request to accept a list of tools.
+// ask is a proposal to accept a list of tools.
 type ask struct {
 	row    *catalogueRow
 	digest string
@@ -59,14 +59,14 @@ type ask struct {
 // Latest returns the list that the server offered last.
 func (r *catalogueRow) Latest() offeredList { return r.Offers[len(r.Offers)-1] }
 
-// Before returns up to three earlier lists, latest first.
+// Before returns up to three lists that the server offered before the latest one. The latest of them comes first.
 func (r *catalogueRow) Before() []offeredList {
 	out := slices.Clone(r.Offers[:len(r.Offers)-1])
 	slices.Reverse(out)
 	return out[:min(len(out), 3)]
 }
 
-// State returns whether the latest list is accepted.
+// State returns a word that says whether the latest list is accepted.
 func (r *catalogueRow) State() string {
 	switch {
 	case r.Accepted.Digest == r.Latest().Digest:
@@ -88,7 +88,7 @@ func (r *catalogueRow) offer(digest string) offeredList {
 	return offeredList{Digest: digest}
 }
 
-// takeTools stores a list of tools. The caller holds mu.
+// takeTools adds a list of tools to the index. The caller holds mu.
 func (x *index) takeTools(e *streams.Entry, at uint64) {
 	t, err := streams.Read[streams.ToolsEntry](e)
 	if err != nil {
@@ -108,7 +108,7 @@ func (x *index) takeTools(e *streams.Entry, at uint64) {
 	}
 }
 
-// takeAsk stores a request to accept a list of tools. The caller holds mu.
+// takeAsk adds a proposal to accept a list of tools to the index. The caller holds mu.
 func (x *index) takeAsk(e *streams.Entry, at uint64) {
 	a, err := streams.Read[streams.ActionEntry](e)
 	if err != nil {
@@ -123,7 +123,8 @@ func (x *index) takeAsk(e *streams.Entry, at uint64) {
 	}
 }
 
-// takeAnswer stores that a verdict accepts a list of tools. The caller holds mu.
+// takeAnswer applies a verdict on a proposal to accept a list of tools. If it is allow, the list is accepted. The
+// caller holds mu.
 func (x *index) takeAnswer(v *streams.VerdictEntry) {
 	a, ok := x.asks[v.Proposal]
 	if !ok {
@@ -143,7 +144,7 @@ func (x *index) takeAnswer(v *streams.VerdictEntry) {
 	}
 }
 
-// pruneTools drops the items beyond the limits. The caller holds mu.
+// pruneTools drops the oldest lists and proposals beyond the limits. The caller holds mu.
 func (x *index) pruneTools() {
 	if n := len(x.asks) - maxAsks; n > maxAsks/10 {
 		for at := range x.asks {
@@ -164,8 +165,8 @@ func (x *index) pruneTools() {
 	}
 }
 
-// listCatalogues returns the servers of the selected projects. Servers whose list of tools waits for acceptance
-// come first.
+// listCatalogues returns the rows of the projects for which may returns true. First come the servers whose latest list
+// waits for a person.
 func (x *index) listCatalogues(may func(project string) bool) []catalogueRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -183,7 +184,7 @@ func (x *index) listCatalogues(may func(project string) bool) []catalogueRow {
 	return out
 }
 
-// catalogue returns a copy of a row with its open hold. The caller holds mu.
+// catalogue returns a copy of a row, with the id of the open hold about its latest list. The caller holds mu.
 func (x *index) catalogue(r *catalogueRow) catalogueRow {
 	row := *r
 	row.Offers = slices.Clone(r.Offers)
@@ -204,7 +205,7 @@ func (x *index) findCatalogue(project, agent, server string) (row catalogueRow, 
 	return x.catalogue(r), true
 }
 
-// policyNow caches the current policy for a few seconds.
+// policyNow caches the policy that is active for a few seconds.
 type policyNow struct {
 	mu  sync.Mutex
 	pol *policy.Policy
@@ -213,7 +214,7 @@ type policyNow struct {
 
 const policyFresh = 10 * time.Second
 
-// policy returns the current policy, or the shipped one if none was activated.
+// policy returns the policy that is active. If none was activated, it returns the shipped one.
 func (c *Console) policy(ctx context.Context) (*policy.Policy, error) {
 	n := &c.pol
 	n.mu.Lock()
@@ -263,23 +264,23 @@ func (c *Console) toolsPage(r *http.Request, p *page) (string, error) {
 	return "tools", nil
 }
 
-// catalogueView is a list of tools, with the information that a person needs to accept it.
+// catalogueView has a list of tools, and what a person needs to know before accepting it.
 type catalogueView struct {
 	Project, Agent, Server string
 	Row                    *catalogueRow
 	Review                 *holds.Review
-	Tools                  map[string]shownTool // by name
+	Tools                  map[string]shownTool // another list is accepted, with which this one is compared
 	Changes                []toolChange         // relative to the accepted list
 	Compared               bool                 // there is an accepted list to compare with
-	Instructions           [2]string            // the server's accepted and offered instructions; if equal, [0] is empty
-	Why                    string               // why the list is not compared or not shown; empty: it is
-	Select                 bool                 // a person can choose and sign the levels on this page
+	Instructions           [2]string            // the server's accepted and offered instructions; [0] is empty if they are equal
+	Why                    string               // the reason why the list is not compared or not shown; empty: it is
+	Select                 bool                 // a person can choose the levels of the tools on this page and sign
 }
 
-// shownTool is a tool as text that is safe to display.
+// shownTool has the texts of a tool in a form that is safe to display.
 type shownTool struct{ Description, Schema, Annotations, Digest string }
 
-// toolChange is the difference of an offered tool from the accepted tool with the same name.
+// toolChange is the difference between an offered tool and the accepted tool of the same name.
 type toolChange struct {
 	Name, How string // added, removed or changed
 	Parts     []changedPart
@@ -291,7 +292,7 @@ func showTool(t *streams.Tool) shownTool {
 	return shownTool{text.Inert(t.Description), indented(t.InputSchema), indented(t.Annotations), t.Digest()}
 }
 
-// indented formats JSON as text that is safe to display.
+// indented returns JSON with indentation, in a form that is safe to display.
 func indented(v jsontext.Value) string {
 	js := v.Clone()
 	if len(js) == 0 || js.Indent(jsontext.WithIndent("  ")) != nil {
@@ -300,7 +301,7 @@ func indented(v jsontext.Value) string {
 	return cli.EscapeJSON(string(js))
 }
 
-// compareTools returns the differences of two tool lists by name.
+// compareTools returns the differences between the tools in was and those in is. Tools with the same name are compared.
 func compareTools(was, is []streams.Tool) []toolChange {
 	before := make(map[string]*streams.Tool)
 	for i := range was {
@@ -333,7 +334,7 @@ func compareTools(was, is []streams.Tool) []toolChange {
 	return out
 }
 
-// readTools reads a list of tools that the user may see.
+// readTools reads a list of tools from the ledger. It returns an error if the user may not see the list.
 func (c *Console) readTools(ctx context.Context, p *page, project string, at uint64) (*streams.ToolsEntry, error) {
 	e, err := stage.ReadEntry(ctx, c.js, at)
 	if err != nil {
@@ -361,8 +362,8 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	}
 	v := &catalogueView{Project: project, Agent: t.Agent, Server: t.Server}
 	p.Title, p.Nav, p.Data = "Tools of "+text.InertLine(t.Server, 80), "tools", v
-	// Show the list as the hold of a request to accept it would show it. The command that starts the server is missing
-	// here, because only such a request contains the command.
+	// Show the list in the same way as the hold of a proposal to accept it. Only such a proposal has the command that
+	// starts the server, so the command is not shown here.
 	args, err := streams.Marshal(&streams.ApproveToolsArgs{Server: t.Server})
 	if err != nil {
 		return "", err
@@ -379,8 +380,8 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	return "catalogue", nil
 }
 
-// review adds to the view the levels that are proposed for the tools of a hold, and the differences of the tools
-// from the accepted tools.
+// review adds two things to the view: the level that is proposed for each tool of a hold, and the differences between
+// these tools and the accepted ones.
 func (c *Console) review(ctx context.Context, p *page, v *catalogueView, h *arbiter.Hold) error {
 	pol, err := c.policy(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// offerTools offers a list of tools for acceptance, like a host, and returns the hold on it.
+// offerTools publishes a list of tools and proposes to accept it, as a host does. It returns the project and the hold.
 func offerTools(t *testing.T, name, id, server string, tools ...streams.Tool) (project, hold string) {
 	t.Helper()
 	nc, err := shared.p.Server.Connect(natsserver.RoleReplay)
@@ -58,7 +58,7 @@ func tool(name, says string) streams.Tool {
 		`{"type":"object","properties":{"note":{"type":"string","title":"` + name + ` takes it"}}}`)}
 }
 
-// sign presses a button of the signing form, and returns the state that the page shows.
+// sign presses a button of the form for signing. It returns the result that the page shows.
 func (b *browser) sign(t *testing.T, decision string) string {
 	t.Helper()
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#sign button[value="+decision+"]:not([disabled])")))

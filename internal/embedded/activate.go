@@ -13,22 +13,22 @@ import (
 	"lazaret/streams"
 )
 
-// Activate signs a command that activates a bundle, and publishes bundle and command to every partition
-// in that order.
+// Activate signs a command that activates a bundle. It publishes first the bundle and then the command to every
+// partition.
 func Activate(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte) error {
 	_, err := PublishActivation(ctx, nc, signer, do, bundle)
 	return err
 }
 
-// PublishActivation is Activate. It returns the partitions that the command was published to, by the command's sequence
-// in the intake. If ingest refuses the command, its rejection has this sequence.
+// PublishActivation does the same as Activate. It returns for each published command the partition, by the command's
+// sequence in the intake. If ingest refuses a command, the rejection has this sequence.
 func PublishActivation(ctx context.Context, nc *nats.Conn, signer note.Signer, do string,
 	bundle []byte) (map[uint64]int, error) {
 	return activateIn(ctx, nc, signer, do, bundle, stage.PartitionList(nil), false)
 }
 
-// activateIn is PublishActivation for some partitions. If first is set, the command has an effect only where
-// nothing is active when it arrives.
+// activateIn does the same as PublishActivation, for the given partitions. If first is set, a command has an effect
+// only in a partition in which nothing is active when the command arrives.
 func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte, partitions []int,
 	first bool) (map[uint64]int, error) {
 	if len(partitions) == 0 {
@@ -61,7 +61,7 @@ func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do strin
 			if err != nil {
 				return nil, fmt.Errorf("publishing %s to partition %d: %w", do, p, err)
 			}
-			if c.Note != "" { // the command, not a chunk of the bundle
+			if c.Note != "" { // this is the command, not a chunk of the bundle
 				sent[ack.Sequence] = p
 			}
 		}

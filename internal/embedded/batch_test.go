@@ -60,7 +60,8 @@ func TestEachObservationOfABatchIsJudgedByItself(t *testing.T) {
 			t.Errorf("observation %d is answered %+v, %+v the second time", i, rep, rep.Error)
 		}
 	}
-	// The events of a batch take effect at once: one of them causes the hold of an action.
+	// After a batch, its events must take effect at once. One event of this batch is rejected, so the next action must
+	// be held.
 	if _, err := c.ObserveAll(t.Context(), beliefs.OriginWeb, os[0],
 		&streams.Observation{Head: streams.Head{ID: "bad", Session: "s"},
 			Content: strings.Repeat("x", streams.DefaultMaxEvent+1)}); err != nil {

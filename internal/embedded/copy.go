@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// copy copies the data folder, without the auditor's log, while the server is stopped.
+// copy stops the server, copies the data folder without the auditor's log, and starts the server again.
 func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
 	out := streams.EraseReply{Run: run, Done: true, Dir: filepath.Join(backup.CopiesDir(p.cfg.Data), run)}
 	trimmed, err := p.trimmed()
@@ -38,7 +38,7 @@ func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
 	return out
 }
 
-// trimmed returns the ledger sequence up to which entries were removed, or 0.
+// trimmed returns the ledger sequence up to which entries were trimmed. If none were, it returns 0.
 func (p *Pipeline) trimmed() (uint64, error) {
 	nc, err := p.Server.Connect(natsserver.RoleRetention)
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *Pipeline) trimmed() (uint64, error) {
 	return stage.Hole(ctx, js, 1)
 }
 
-// withState returns the names of the stages of this process whose state is needed if the ledger was trimmed.
+// withState returns the names of those stages of this process whose state a backup needs if the ledger was trimmed.
 func (p *Pipeline) withState() []string {
 	stages := []string{streams.StageIngest, streams.StageArbiter}
 	for _, g := range p.groups() {

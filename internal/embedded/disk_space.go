@@ -8,7 +8,7 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// roomEvery is the interval of checks of the free disk space.
+// roomEvery is the time between two checks of the free disk space.
 const roomEvery = 250 * time.Millisecond
 
 // watchRoom makes the streams refuse messages while the disk is nearly full.
@@ -28,14 +28,14 @@ func (p *Pipeline) watchRoom(ctx context.Context) {
 		}
 		full := p.NoRoom() != nil
 		reserve := natsserver.Reserve(all)
-		// To avoid flapping, the streams accept messages again only when a quarter more than the
-		// reserve is free.
+		// The streams accept messages again only when the free space is a quarter more than the reserve. Otherwise they
+		// would switch back and forth.
 		if enough := free > reserve && (!full || free > reserve+reserve/4); enough != full {
 			continue
 		}
 		if full {
-			// A write may have failed meanwhile, which only a restart repairs. The restarted server
-			// accepts messages.
+			// If a write has failed meanwhile, its stream works again only after a restart of the server. The restarted
+			// server accepts messages.
 			err = p.Server.Restart()
 		} else {
 			err = p.Server.Admit(false)

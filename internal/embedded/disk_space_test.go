@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// smallDisk returns a folder on a separate file system of 640 MiB.
+// smallDisk returns a folder on a file system of its own, which has 640 MiB.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,13 +34,13 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// Each refusal because of a full disk names the disk.
+// If a request is refused because the disk is full, the refusal must say so.
 func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
 	data := t.TempDir()
 	p := upForeign(t, data)
 	defer p.Close()
 	c := agent(t, p, data, "demo")
-	// The pipeline does this when its disk is nearly full.
+	// The pipeline does the same when its disk is nearly full.
 	if err := p.Server.Admit(false); err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,9 @@ func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
 	}
 }
 
-// On a disk of 640 MiB the pipeline starts. When the disk is nearly full, publishers are refused,
-// verdicts are hold, readiness reports the reason, and nothing ends. When there is space again,
-// verdicts come, and acknowledged messages exist after a restart.
+// The pipeline must start on a disk of 640 MiB. When the disk is nearly full, publishers must be refused, verdicts must
+// be hold, and the readiness check must give the reason. No process may end. When there is space again, verdicts must
+// come. Acknowledged messages must exist after a restart.
 func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 	disk := smallDisk(t)
 	data := filepath.Join(disk, "data")

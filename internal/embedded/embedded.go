@@ -38,31 +38,28 @@ type Config struct {
 	Data   string
 	Listen string // HOST:PORT for clients, as in natsserver.Config
 	NoSync bool
-	// Groups are the sentinel groups to run; nil means those of the shipped rule set, an empty list
-	// none.
+	// Groups are the sentinel groups to run. nil means those of the shipped rule set. An empty list means none.
 	Groups []string
-	// ServerOnly starts only server, streams and credentials. The stages run as daemons.
+	// ServerOnly starts only the server, and creates the streams and the credentials. The stages then run as daemons.
 	ServerOnly bool
-	// Policy and Rules replace the shipped ones that the first start activates.
+	// Policy and Rules are activated at the first start instead of the shipped ones.
 	Policy []byte
 	Rules  []byte
-	// Storage configures the streams that the first start creates. Sizes of 0 are derived from the free
-	// disk space. If MaxDisk is not 0, at most MaxDisk bytes of it are used.
+	// Storage configures the streams when the first start creates them. A size of 0 means that it is derived from the
+	// free disk space. If MaxDisk is not 0, the streams use at most MaxDisk bytes of that space.
 	Storage wire.Storage
 	MaxDisk int64
-	// MaxEvent is the largest accepted event, in bytes; 0: streams.DefaultMaxEvent.
+	// MaxEvent is the maximum size of an event that is accepted, in bytes. 0 means streams.DefaultMaxEvent.
 	MaxEvent int
 	// NoJoint makes each stage publish its entries by itself. See stage.Joint.
 	NoJoint bool
-	// Expires is the validity of the credentials that Start creates and renews; 0:
-	// natsserver.RoleExpires.
+	// Expires is the validity of the credentials that Start creates and renews. 0 means natsserver.RoleExpires.
 	Expires time.Duration
-	// FrontEvent is the largest event that the arbiter's front accepts, in bytes. If it is 0, the
-	// front uses MaxEvent, as ingest always does. FrontEvent, Takeover and AnswerTimeout are for
-	// tests.
+	// FrontEvent is the maximum size of an event that the arbiter's front accepts, in bytes. If it is 0, the front uses
+	// MaxEvent. Ingest always uses MaxEvent. FrontEvent, Takeover and AnswerTimeout are for tests.
 	FrontEvent int
 	Takeover   time.Duration
-	// Standby makes the stages of Join start as stand-bys: they publish nothing until they take over.
+	// Standby makes the stages of Join start as stand-bys. A stand-by publishes nothing until it takes over.
 	Standby       bool
 	AnswerTimeout time.Duration
 	Log           *slog.Logger
@@ -70,8 +67,7 @@ type Config struct {
 	Metrics *metrics.Process
 }
 
-// DefaultProject and DefaultAgent are the project and agent of the credential that the first start
-// creates.
+// DefaultProject and DefaultAgent are the project and the agent of the agent's credential that the first start creates.
 const (
 	DefaultProject = natsfiles.DefaultProject
 	DefaultAgent   = natsfiles.DefaultAgent
@@ -79,11 +75,11 @@ const (
 
 // Pipeline is a running pipeline.
 type Pipeline struct {
-	Server *natsserver.Server // nil if Join connected to the server of another process
+	Server *natsserver.Server // nil if Join has connected to a server that another process runs
 	cfg    Config
 	open   func(natsserver.Role) (*nats.Conn, error)
 
-	// Used only by the goroutine that starts and closes the pipeline.
+	// The fields below are used only by the goroutine that starts and closes the pipeline.
 	conns  []*nats.Conn
 	feed   *stage.Feed
 	cancel context.CancelFunc
@@ -94,11 +90,11 @@ type Pipeline struct {
 
 	mu  sync.Mutex
 	err error // guarded by mu
-	// noRoom is the reason why the streams refuse messages, or nil. Guarded by mu.
+	// noRoom is the reason why the streams refuse messages. It is nil if they accept messages. Guarded by mu.
 	noRoom error
 }
 
-// Start starts the pipeline, and returns when it can answer requests.
+// Start starts the pipeline. It returns when the pipeline can answer requests.
 func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -123,7 +119,7 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Create the key even without an auditor here: a separate auditor copies it from this folder.
+	// Create the key even if no auditor runs here: an auditor that runs elsewhere copies the key from this folder.
 	_, err = datafolder.MasterKey(cfg.Data)
 	if err := errors.Join(err, p.credentials(), datafolder.MakeStateKey(cfg.Data)); err != nil {
 		return nil, err
@@ -167,15 +163,15 @@ func (p *Pipeline) setup(ctx context.Context) error {
 		return err
 	}
 	if begun(p.cfg.Data) {
-		// This installation already had its streams. A missing one must not be replaced by an empty
-		// one: its messages may still be on disk.
+		// The first start has created the streams. If one is missing now, it must not be replaced by an empty one: its
+		// messages may still be on disk.
 		return awaitStreams(ctx, js)
 	}
 	size, err := natsserver.Size(p.cfg.Storage, p.cfg.Data, p.cfg.MaxDisk)
 	if err != nil {
 		return err
 	}
-	// An interrupted first start may have created the streams with other sizes.
+	// If the first start was interrupted, it may have created the streams with sizes other than those of now.
 	if _, err := js.Stream(ctx, streams.LedgerStream); err == nil {
 		if err := wire.Check(ctx, js); err == nil {
 			return nil
@@ -184,12 +180,12 @@ func (p *Pipeline) setup(ctx context.Context) error {
 	return wire.Ensure(ctx, js, size)
 }
 
-// recoveryTimeout is how long the server may take to recover its streams.
+// recoveryTimeout is the time within which the server must recover its streams.
 const recoveryTimeout = 2 * time.Minute
 
-// awaitStreams waits until a restarted server has recovered the streams. The server answers requests
-// before that, and a stream may then be unknown or appear empty. The ledger of an activated
-// installation is never empty.
+// awaitStreams waits until a restarted server has recovered its streams. The server answers requests before that. Then
+// a stream may be unknown, or may look empty. The ledger is known to have entries, because rules and a policy were
+// activated.
 func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
@@ -215,19 +211,19 @@ func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 	}
 }
 
-// activatedFile returns the path of the file that marks a completed first start. Missing streams of an
-// installation with this file are not created again. The file does not tell which rules and policy are active.
+// activatedFile returns the path of a file. If it exists, the first start was completed. Then missing streams are not
+// created again. The file does not say which rules and policy are active.
 func activatedFile(data string) string { return filepath.Join(natsserver.KeysDir(data), "activated") }
 
-// begun reports whether the first start was completed, by this version or an earlier one.
+// begun reports whether the first start was completed. This version or an earlier one may have done that.
 func begun(data string) bool {
 	_, err := os.Stat(activatedFile(data))
 	_, before := os.Stat(filepath.Join(data, "state", "activated"))
 	return err == nil || before == nil
 }
 
-// credentials creates a credential and a NATS context for every role. It renews credentials that are
-// past half of their life.
+// credentials creates a credential and a NATS context for each role. It renews a credential if half of its validity is
+// over.
 func (p *Pipeline) credentials() error {
 	return installCredentials(p.Server.Minter(), p.Server.URL(), p.groups(), p.expires())
 }
@@ -239,8 +235,8 @@ func (p *Pipeline) expires() time.Duration {
 	return natsserver.RoleExpires
 }
 
-// renewCredentials renews the credentials that Start created, until ctx ends. A client reads the file
-// again when the server closes its connection because the credential expired.
+// renewCredentials renews the credentials that Start created, until ctx ends. When a credential expires, the server
+// closes the client's connection. The client then reads the file again and gets the renewed one.
 func (p *Pipeline) renewCredentials(ctx context.Context) {
 	t := time.NewTicker(min(time.Hour, p.expires()/8))
 	defer t.Stop()
@@ -256,8 +252,8 @@ func (p *Pipeline) renewCredentials(ctx context.Context) {
 	}
 }
 
-// installCredentials creates credentials and contexts in the minter's folder, and renews existing ones
-// when they are due.
+// installCredentials creates credentials and contexts in the folder of the minter. It renews existing credentials if
+// half of their validity is over.
 func installCredentials(m *natsserver.Minter, url string, groups []string, lasts time.Duration) error {
 	roles := map[natsserver.Role]string{
 		natsserver.RoleOperator: "Lazaret: operators", natsserver.RoleApprover: "Lazaret: approvers",
@@ -291,7 +287,7 @@ func (p *Pipeline) groups() []string {
 	return shipped.Groups()
 }
 
-// stages starts the four stages and waits until each has caught up.
+// stages starts the four stages. It waits until each of them has read the ledger to its end.
 func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	pinned, m := trust.Verifiers(keys.RoleOperator), p.cfg.Metrics
 	svc, err := p.connect(natsserver.RoleService)
@@ -387,8 +383,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	return nil
 }
 
-// joint returns the stage.Joint with which the stages of this process decide jointly. It returns nil if each
-// stage publishes its entries by itself.
+// joint returns the stage.Joint with which the stages of this process decide a proposal together. It returns nil if
+// each stage is to publish its entries by itself.
 func (p *Pipeline) joint() (*stage.Joint, error) {
 	if p.cfg.NoJoint {
 		return nil, nil
@@ -410,7 +406,7 @@ func (p *Pipeline) joint() (*stage.Joint, error) {
 	return j, nil
 }
 
-// fail stores the first error of a stage.
+// fail adds the error of a stage to the error of the pipeline, and closes the channel of Failed.
 func (p *Pipeline) fail(stage string, err error) {
 	if err == nil {
 		return
@@ -421,18 +417,17 @@ func (p *Pipeline) fail(stage string, err error) {
 	p.once.Do(func() { close(p.failed) })
 }
 
-// Failed returns a channel that is closed when a stage has failed; Err returns the error.
+// Failed returns a channel that is closed when a stage has failed. Err then returns the error.
 func (p *Pipeline) Failed() <-chan struct{} { return p.failed }
 
-// Err returns the first error of a stage.
+// Err returns the errors of the stages that failed, joined. It is nil if none has failed.
 func (p *Pipeline) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Close stops the stages and the server, in the reverse order of their start. It returns the pipeline's
-// failure, if any.
+// Close stops first the stages and then the server. It returns the error of the pipeline, if it has failed.
 func (p *Pipeline) Close() error {
 	p.cancel()
 	p.wg.Wait()

@@ -14,19 +14,19 @@ import (
 	"lazaret/streams"
 )
 
-// eraseTimeout limits the request for the list of deleted messages.
+// eraseTimeout is the time limit for the request that lists the deleted messages.
 const eraseTimeout = time.Minute
 
-// serveErase handles requests of the retention credential: it removes deleted messages from the files of the
-// streams, or copies the data folder. The server is stopped during the work. A client therefore repeats its
-// request to get the result.
+// serveErase handles two requests of the retention credential: to remove deleted messages from the files of the
+// streams, and to copy the data folder. The server is stopped during this work. So a client must send its request again
+// to get the result.
 func (p *Pipeline) serveErase() error {
 	nc, err := p.connect(natsserver.RoleService)
 	if err != nil {
 		return err
 	}
 	ended := make(chan streams.EraseReply, 1)
-	var last streams.EraseReply // the last run; only the goroutine that answers requests uses it
+	var last streams.EraseReply // the latest run; used only by the goroutine that answers requests
 	_, err = nc.Subscribe(streams.EraseSubject, func(m *nats.Msg) {
 		req, err := eraseRequest(m)
 		if err != nil {
@@ -40,7 +40,7 @@ func (p *Pipeline) serveErase() error {
 		running := last.Run != "" && !last.Done
 		switch {
 		case req.Run == "" && running:
-			// The running erasure does not cover messages that were deleted later.
+			// The erasure that is running does not remove messages that were deleted after it began.
 			p.answerErase(nc, m, streams.EraseReply{Error: "another erasure is under way: ask again"})
 			return
 		case req.Run == "":
@@ -53,7 +53,7 @@ func (p *Pipeline) serveErase() error {
 		p.answerErase(nc, m, last)
 		if req.Run == "" {
 			run := last.Run
-			// Shutdown of the server waits for this goroutine.
+			// A separate goroutine, because the shutdown of the server waits for the goroutine that answers requests.
 			go func() {
 				if req.Copy {
 					ended <- p.copy(run, req.Keys)
@@ -66,8 +66,9 @@ func (p *Pipeline) serveErase() error {
 	return err
 }
 
-// eraseRequest reads a request to erase. Any publisher can make the server send JetStream's acknowledgement or error to
-// the subject (docs/decisions/0006). These have no reply subject, and members that a request does not have.
+// eraseRequest decodes a request to erase. A message on this subject may also be an acknowledgement or an error of
+// JetStream, because any publisher can name the subject for replies (docs/decisions/0006). Such a message has no reply
+// subject, and it has members that a request does not have. eraseRequest returns an error for it.
 func eraseRequest(m *nats.Msg) (req streams.EraseRequest, err error) {
 	if !strings.HasPrefix(m.Reply, "_INBOX") {
 		return req, errors.New("its reply subject is not an inbox")

@@ -25,7 +25,8 @@ type Pipeline struct {
 	projects atomic.Int64
 }
 
-// Main starts a pipeline, stores it in p, runs the tests and ends the process. TestMain calls it.
+// Main starts a pipeline, stores it in p, runs the tests, and ends the process. The function TestMain of a package
+// calls it.
 func Main(m *testing.M, p *Pipeline) {
 	dir, err := os.MkdirTemp("", "lazaret-test-")
 	if err == nil {
@@ -44,7 +45,8 @@ func Main(m *testing.M, p *Pipeline) {
 	os.Exit(code)
 }
 
-// Agent returns the client of the agent "bot" in a new project, the project and the connection.
+// Agent makes an agent named bot in a new project. It returns a client of the agent, the project, and the client's
+// connection.
 func (p *Pipeline) Agent(t testing.TB) (c *client.Client, project string, nc *nats.Conn) {
 	t.Helper()
 	project = fmt.Sprintf("p%d", p.projects.Add(1))
@@ -52,8 +54,8 @@ func (p *Pipeline) Agent(t testing.TB) (c *client.Client, project string, nc *na
 	return c, project, nc
 }
 
-// Agent returns a client of an agent with every origin, and its connection, which is closed at the end
-// of the test.
+// Agent returns a client of an agent with every origin, and the client's connection. The connection is closed at the
+// end of the test.
 func Agent(t testing.TB, p *embedded.Pipeline, project, name string) (*client.Client, *nats.Conn) {
 	t.Helper()
 	creds, err := p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: name, Origins: beliefs.Origins()})
