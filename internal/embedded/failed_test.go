@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The first start asks ingest for the active rules. If a stage fails meanwhile because of a damaged
-// state, Start returns its error immediately instead of timing out.
+// At the first start, Start asks ingest for the active rules. If a stage fails meanwhile because its state is damaged,
+// Start must return the error of the stage at once. It must not wait until its own time limit.
 func TestAStageThatEndsWhileThePipelineStartsIsWhyItDoesNot(t *testing.T) {
 	damaged := errors.New("the state is damaged")
 	for name, f := range map[string]func(ctx context.Context) error{

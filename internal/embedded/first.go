@@ -23,7 +23,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// activateFirst activates the shipped rules and policy in an installation that has none.
+// activateFirst activates the shipped rules and policy if the installation has none.
 func (p *Pipeline) activateFirst(ctx context.Context) error {
 	nc, err := p.Server.Connect(natsserver.RoleOperator)
 	if err != nil {
@@ -35,8 +35,8 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	})
 }
 
-// unlessFailed calls f and returns when f returns or a stage fails. It prefers the stage's error to
-// f's.
+// unlessFailed calls f. It returns when f returns or a stage fails. If a stage has failed, it returns the error of the
+// stage, not that of f.
 func (p *Pipeline) unlessFailed(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,8 +55,8 @@ func (p *Pipeline) unlessFailed(ctx context.Context, f func(ctx context.Context)
 	}
 }
 
-// activateFirst activates keys, rules and policy in the partitions that never had any. If stages run,
-// it waits until that is done.
+// activateFirst activates keys, rules and policy in the partitions that never had any. If stages run, it waits until
+// they are active.
 func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) error {
 	missing, err := neverActivated(ctx, nc, stages)
 	if err != nil {
@@ -67,15 +67,15 @@ func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) 
 			return err
 		}
 		if !stages {
-			return nil // the ledger is empty until stages run, and may still be so at the next start
+			return nil // no stage has written an entry yet, so the ledger may still be empty at the next start
 		}
 	}
 	return os.WriteFile(activatedFile(cfg.Data), nil, 0o600)
 }
 
-// neverActivated returns, by command, the partitions whose ledger has no activation. If stages run, it
-// asks ingest, whose state has all activations. Otherwise an installation with ledger entries counts as
-// activated, because the entries of a trimmed ledger are not conclusive.
+// neverActivated returns, for each command that activates something, the partitions in which it never had an effect. If
+// stages run, it asks ingest, whose state has all activations. Otherwise it looks only whether the ledger has an entry.
+// If it has, everything counts as activated, because a ledger that was trimmed does not show what was activated before.
 func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string][]int, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -135,7 +135,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	if policyText == nil {
 		policyText = policy.Default
 	}
-	// Check them here. Ingest would reject invalid ones too, but this process would not learn of it.
+	// Check both here. Ingest would reject an invalid one too, but this process would not be told.
 	if _, err := policy.Compile(policy.DefaultName, policyText); err != nil {
 		return err
 	}
@@ -170,8 +170,8 @@ func AwaitShipped(ctx context.Context, nc *nats.Conn) error {
 	return AwaitActive(ctx, nc, streams.Digest(b), streams.Digest(policy.Default))
 }
 
-// AwaitActive waits until the rule set and the policy with these digests are active in every partition. An empty
-// digest is ignored.
+// AwaitActive waits until the rule set and the policy with these digests are active in every partition. An empty digest
+// means any.
 func AwaitActive(ctx context.Context, nc *nats.Conn, rules, policy string) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Rules: rules, Policy: policy})
 }
@@ -181,12 +181,12 @@ func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Trust: trust})
 }
 
-// startTime limits the wait for an activation. A busy machine compiles sixteen rule sets before its
-// partitions answer.
+// startTime is the time limit for an activation at the start. On a busy machine, it takes long until every one of the
+// sixteen partitions has compiled the rule set.
 const startTime = 2 * time.Minute
 
-// awaitFirst waits until any rules and policy are active in every partition. They need not be the shipped ones:
-// another operator may have activated others meanwhile.
+// awaitFirst waits until some rule set and some policy are active in every partition. They need not be the shipped
+// ones, because another operator may have activated others meanwhile.
 func awaitFirst(ctx context.Context, nc *nats.Conn) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Rules: anyDigest, Policy: anyDigest})
 }
@@ -194,8 +194,8 @@ func awaitFirst(ctx context.Context, nc *nats.Conn) error {
 // anyDigest matches any active digest.
 const anyDigest = "any"
 
-// askActive asks ingest which rules, policy and keys are active in a partition. It asks again until ctx ends,
-// because ingest may answer too late while many observations wait.
+// askActive asks ingest which rules, policy and keys are active in a partition. Ingest may answer too late while many
+// observations wait. So askActive asks again until ctx ends.
 func askActive(ctx context.Context, nc *nats.Conn, p int) (a ingest.ActiveAnswer, err error) {
 	for {
 		one, cancel := context.WithTimeout(ctx, query.Timeout)

@@ -16,7 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// If another policy is activated while the first start waits for its own, the start still completes.
+// The first start waits until its policy is active. Meanwhile another policy is activated. The first start must still
+// complete.
 func TestPromiseC23APolicyActivatedDuringTheFirstStartDoesNotEndIt(t *testing.T) {
 	data := t.TempDir()
 	cfg := Config{Data: data, NoSync: true}
@@ -48,8 +49,8 @@ func TestPromiseC23APolicyActivatedDuringTheFirstStartDoesNotEndIt(t *testing.T)
 	}
 }
 
-// If an operator activates a policy after the first start found none, and before the shipped policy is
-// activated, the operator's policy stays active.
+// The first start finds that no policy is active. Before it activates the shipped one, an operator activates another.
+// The operator's policy must stay active.
 func TestPromiseC23TheShippedPolicyReplacesNoOther(t *testing.T) {
 	data := t.TempDir()
 	cfg := Config{Data: data, NoSync: true}
@@ -78,7 +79,8 @@ func TestPromiseC23TheShippedPolicyReplacesNoOther(t *testing.T) {
 	if err := activateShipped(t.Context(), nc, cfg, late, true); err != nil {
 		t.Fatal(err)
 	}
-	// Rules that are sent after it are decided after it, in every partition.
+	// Rules that are activated now come after the policy in every partition. So when they are active, the policy has
+	// been decided on.
 	bundle, err := rules.Pack(shipped.FS())
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +103,7 @@ func TestPromiseC23TheShippedPolicyReplacesNoOther(t *testing.T) {
 	}
 }
 
-// The ledger of a server that no daemon has used yet is empty. That server starts again.
+// A server without stages has an empty ledger until a daemon uses it. It must be able to stop and to start again.
 func TestAServerStopsBeforeItsDaemonsRanAndStartsAgain(t *testing.T) {
 	cfg := Config{Data: t.TempDir(), NoSync: true, ServerOnly: true}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

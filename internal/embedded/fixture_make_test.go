@@ -22,7 +22,7 @@ import (
 
 var makeFixture = flag.String("make-ledger", "", "write the ledger of one project's partition to this file")
 
-// stored is a ledger message of a fixture.
+// stored is a message of the ledger, as a fixture stores it.
 type stored struct {
 	Seq     uint64              `json:"seq"`
 	Time    time.Time           `json:"time"`
@@ -31,8 +31,8 @@ type stored struct {
 	Data    []byte              `json:"data"`
 }
 
-// TestMakeALedger writes the fixture of this version's ledger format if requested. Earlier versions
-// compile this file too.
+// TestMakeALedger writes a fixture with the ledger format of the version that compiles it. It does so only if its flag
+// is given. Earlier versions must be able to compile this file too.
 func TestMakeALedger(t *testing.T) {
 	if *makeFixture == "" {
 		return
@@ -75,7 +75,8 @@ func TestMakeALedger(t *testing.T) {
 	if _, err := c.Recall(t.Context(), &streams.Recall{Head: head("r"), Query: "the budget"}); err != nil {
 		t.Fatal(err)
 	}
-	// From format 2 on, many concurrent events share messages.
+	// Many events come at the same time, so that several entries share a ledger message. Formats before 2 do not have
+	// this.
 	var wg sync.WaitGroup
 	for i := range 300 {
 		wg.Go(func() {

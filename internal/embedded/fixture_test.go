@@ -19,9 +19,9 @@ import (
 	"lazaret/streams"
 )
 
-// Every released ledger format has a fixture: one partition of a ledger, made by that version (go test
-// ./internal/embedded -run MakeALedger -args -make-ledger FILE). This version must fold each of them to
-// the verdicts that it contains.
+// There is a fixture for each ledger format that was released. It has one partition of a ledger, and was made by a
+// version with that format (go test ./internal/embedded -run MakeALedger -args -make-ledger FILE). This version must
+// fold each fixture to the verdicts that it contains.
 func TestLedgersOfEachFormatAreFoldedToTheirVerdicts(t *testing.T) {
 	files, err := filepath.Glob("testdata/ledger-*.jsonl.gz")
 	if err != nil || len(files) != streams.LedgerFormat {

@@ -21,8 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// raw is a client that implements the NATS protocol itself, so that headers and bodies can be any
-// bytes.
+// raw is a client with an implementation of the NATS protocol of its own. So the headers and bodies of its messages can
+// have any bytes.
 type raw struct {
 	t    testing.TB
 	conn net.Conn
@@ -81,8 +81,8 @@ func (c *raw) line() string {
 	return strings.TrimRight(s, "\r\n")
 }
 
-// publish sends a message and returns when the server has accepted it. header has the bytes of the
-// header block, or is empty.
+// publish sends a message and returns when the server has accepted it. header has the bytes of the headers. It may be
+// empty.
 func (c *raw) publish(subject string, header, body []byte) {
 	c.t.Helper()
 	if len(header) == 0 {
@@ -100,15 +100,15 @@ func (c *raw) publish(subject string, header, body []byte) {
 	}
 }
 
-// outsider is a party that may write to a subject that stages read.
+// outsider is a party that may publish to a subject from which stages read.
 type outsider struct {
 	name     string
 	subjects []string
 	creds    func(m *natsserver.Minter) ([]byte, error)
 }
 
-// outsiders are the parties whose messages the stages read: retention, a third-party sentinel group,
-// operators and an agent.
+// outsiders returns the parties from which the stages read messages: retention, a third-party sentinel group, operators
+// and an agent.
 func outsiders() []*outsider {
 	role := func(r natsserver.Role, subjects ...string) *outsider {
 		return &outsider{string(r), subjects, func(m *natsserver.Minter) ([]byte, error) { return m.Role(r) }}
@@ -134,12 +134,12 @@ func (o *outsider) dial(t testing.TB, p *embedded.Pipeline) *raw {
 	return dialRaw(t, p.Server.URL(), creds)
 }
 
-// entryHeader returns the headers of a ledger entry.
+// entryHeader returns the headers of a ledger entry of a type.
 func entryHeader(typ streams.Type) string {
 	return fmt.Sprintf("NATS/1.0\r\nLz-Type: %s\r\nLz-Project: demo\r\nLz-Src: 1\r\nLz-Salt: %032d\r\n\r\n", typ, 0)
 }
 
-// hostile returns headers and bodies that the pipeline never writes.
+// hostile returns pairs of headers and bodies that the pipeline itself never writes.
 func hostile() [][2]string {
 	out := [][2]string{
 		{"", ""}, {"", "no JSON"}, {"", `{"trimmed":18446744073709551615}`}, {"", `{"id":1}`}, {"", "\xff\xfe"},
@@ -187,8 +187,8 @@ func upForeign(t testing.TB, data string) *embedded.Pipeline {
 	return p
 }
 
-// No message of other credentials on the subjects that stages read stops a stage or prevents its
-// restart.
+// Parties with other credentials publish hostile messages to the subjects from which stages read. No such message may
+// stop a stage or prevent its restart.
 func TestPromiseC22NoForeignMessageStopsAStage(t *testing.T) {
 	data := t.TempDir()
 	for range 2 {
@@ -210,8 +210,8 @@ func TestPromiseC22NoForeignMessageStopsAStage(t *testing.T) {
 	}
 }
 
-// lasting is a testing.TB whose cleanups run when end is called instead of after one input: a fuzzing
-// process keeps its pipeline and connections for many inputs.
+// lasting is a testing.TB that runs its cleanups when end is called. Fuzzing uses it to run many inputs with the same
+// pipeline and connections.
 type lasting struct {
 	testing.TB
 	ends *[]func()
@@ -219,8 +219,8 @@ type lasting struct {
 
 func (l lasting) Cleanup(f func()) { *l.ends = append(*l.ends, f) }
 
-// FuzzForeignSubjects checks that the pipeline answers, and sometimes restarts, with any bytes on the
-// subjects of retention, a third-party group, operators and an agent.
+// FuzzForeignSubjects publishes any bytes as retention, as a third-party sentinel group, as an operator or as an agent.
+// The pipeline must still answer after that, and sometimes after a restart too.
 func FuzzForeignSubjects(f *testing.F) {
 	for i, h := range hostile() {
 		f.Add(uint8(i), []byte(h[0]), []byte(h[1]))

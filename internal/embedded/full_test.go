@@ -35,16 +35,16 @@ func (s *said) has(what string) bool {
 	return strings.Contains(s.text.String(), what)
 }
 
-// Another process takes the whole reserve at once, so that a write of nats-server fails. After that the
-// server refuses the stream until a restart. When there is space again, verdicts come without a restart
-// of the process.
+// Another process takes the whole reserve at once, so that a write of nats-server fails. After that, the server refuses
+// messages of the stream until it is restarted. When there is space again, verdicts must come without a restart of the
+// process.
 func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it fills a disk: make ci runs it")
 	}
 	disk := smallDisk(t)
 	data := filepath.Join(disk, "data")
-	// Pebble ends the process when its own disk is full, so state and log are on another disk here.
+	// When its own disk is full, Pebble ends the process. So state and log are on another disk in this test.
 	for _, name := range []string{"state", "audit"} {
 		if err := errors.Join(os.MkdirAll(data, 0o700), os.Symlink(t.TempDir(), filepath.Join(data, name))); err != nil {
 			t.Fatal(err)
@@ -68,8 +68,8 @@ func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *test
 	c := agent(t, p, data, "demo")
 	page := strings.Repeat("the page ", 10_000)
 	var filler string
-	// The pipeline refuses messages within 250 ms of a full disk. If it does so before a write fails,
-	// the disk is filled again.
+	// The pipeline refuses messages at most 250 ms after the disk is full. That may be before a write fails. Then fill
+	// the disk again.
 	for n := 0; !log.has("Critical write error"); n++ {
 		if n == 20 {
 			t.Fatal("no write failed on a full disk")
@@ -82,7 +82,7 @@ func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *test
 				return p.NoRoom() == nil
 			})
 		}
-		// Observe while the disk fills, so that the server is writing.
+		// Publish observations while the disk fills, so that the server has something to write.
 		first, begun := sync.Once{}, make(chan struct{})
 		var observing sync.WaitGroup
 		observing.Go(func() {
@@ -120,7 +120,7 @@ func fill(t *testing.T, dir string) string {
 		if err = syscall.Statfs(dir, &st); err != nil {
 			break
 		}
-		// One more block than is free, if none is free.
+		// Even if no block is free, ask for one, so that the call shows that the disk is full.
 		room := max(int64(st.Bavail), 1) * st.Bsize
 		err = syscall.Fallocate(int(f.Fd()), 0, size, room)
 		if err == nil {

@@ -17,12 +17,13 @@ import (
 	shipped "lazaret/rules"
 )
 
-// Init creates streams, keys and credentials for a separately operated server, whose configuration
-// natsserver.WriteConfig wrote with the same data folder, and activates the first rules and policy. url
-// is the address of the servers for daemons; several are separated by commas. Init uses the fields
-// Data, Groups, Policy, Rules and Storage of cfg.
+// Init prepares a separately run server, whose configuration natsserver.WriteConfig has written with the same data
+// folder. It creates the streams, keys and credentials, and activates the first rules and policy. url is the address of
+// the server for daemons. It may be several addresses, separated by commas. Init uses the fields Data, Groups, Policy,
+// Rules and Storage of cfg.
 //
-// Init can be run again: it keeps what exists, and renews credentials that are past half of their life.
+// Init can be run again. It leaves existing streams and keys unchanged, and renews a credential if half of its validity
+// is over.
 func Init(ctx context.Context, cfg Config, url string) error {
 	m, err := natsserver.OpenMinter(cfg.Data)
 	if err != nil {
@@ -42,7 +43,7 @@ func Init(ctx context.Context, cfg Config, url string) error {
 		return err
 	}
 	if begun(cfg.Data) {
-		// Streams that are missing now must not be replaced by empty ones.
+		// The streams were created before. If one is missing now, it must not be replaced by an empty one.
 		if err := wire.Check(ctx, js); err != nil {
 			return fmt.Errorf("the streams of this installation are missing or different: %w", err)
 		}
@@ -73,8 +74,8 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	return errors.Join(activateFirst(ctx, op, cfg, false), op.FlushWithContext(ctx))
 }
 
-// ConnectRole connects to a separately operated server with a new credential of a role. It needs the
-// data folder's signing key.
+// ConnectRole connects to a separately run server with a new credential for a role. It needs the signing key in the
+// data folder.
 func ConnectRole(data, url string, r natsserver.Role) (*nats.Conn, error) {
 	m, err := natsserver.OpenMinter(data)
 	if err != nil {
@@ -97,8 +98,8 @@ func connectRole(m *natsserver.Minter, url string, r natsserver.Role) (*nats.Con
 	return nc, nil
 }
 
-// awaitLeader waits until JetStream answers. A cluster that was just started, or has no majority, drops
-// requests.
+// awaitLeader waits until JetStream answers. A cluster does not answer when it was just started or when it has no
+// majority.
 func awaitLeader(ctx context.Context, js jetstream.JetStream) error {
 	var last error
 	for {

@@ -11,9 +11,9 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// Join runs all stages in this process, connected to the server of another process. cfg.Data is a folder with
-// copies of the keys and contexts of that server's data folder; the operator's context names the address. Two
-// processes may join one server: if one of them starts with Standby, it takes over when the other makes no
+// Join runs all stages in this process, and connects them to the server of another process. cfg.Data is a folder with
+// copies of the keys and contexts in that server's data folder. The operator's context in it has the address of the
+// server. Two processes may join the same server, one of them with Standby. This one takes over if the other makes no
 // progress. Join is for tests of stages that decide jointly.
 func Join(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	m, err := natsserver.OpenMinter(cfg.Data)

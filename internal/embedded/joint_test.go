@@ -22,8 +22,8 @@ import (
 	"lazaret/streams"
 )
 
-// The stages of one process publish most decisions in joint frames. Every assessment and verdict, of
-// a joint frame or not, is byte for byte what a fold of the ledger gives.
+// The stages of one process publish most decisions in joint frames. Each assessment and verdict, whether in a joint
+// frame or not, must be byte for byte the one that a fold of the ledger gives.
 func TestJointDecisionsAreWhatAReplayOfTheLedgerGives(t *testing.T) {
 	data := t.TempDir()
 	rounds, n := 4, 60
@@ -77,7 +77,8 @@ type answerTo struct {
 	src   uint64
 }
 
-// replayed folds the partition of project acme, and compares the answers with those in the ledger.
+// replayed folds the partition of the project acme, and compares the resulting assessments and verdicts with those in
+// the ledger.
 func replayed(t *testing.T, p *embedded.Pipeline, data string) {
 	t.Helper()
 	js, err := jetstream.New(operator(t, p))
@@ -140,7 +141,7 @@ func replayed(t *testing.T, p *embedded.Pipeline, data string) {
 	for k, g := range got {
 		t.Errorf("%s on entry %d wrote %s, and a replay gives nothing", k.stage, k.src, g)
 	}
-	// On a slow machine many proposals are older than a second, and take the long way.
+	// On a slow machine, many proposals are older than a second. These are not decided jointly.
 	if joint < 8 {
 		t.Errorf("%d of %d verdicts are in joint frames: the test shows little", joint, verdicts)
 	}

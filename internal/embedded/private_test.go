@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// The data folder and its content are accessible only to the owner, whatever the umask. The permissions
-// of an older folder are corrected.
+// Only the owner may have access to the data folder and its content, whatever the umask is. If an older version created
+// the folder with other permissions, a start must correct them.
 func TestPromiseA12TheDataFolderIsItsOwnersAlone(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	data := filepath.Join(t.TempDir(), "data")

@@ -16,7 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// Two proposals are sent with the same id at the same time. Each gets its own verdict.
+// Two different proposals are sent with the same id at the same time. Each caller must get the verdict on its own
+// proposal.
 func TestPromiseA2ACallerHearsOnlyTheVerdictOfItsOwnProposal(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
@@ -34,7 +35,7 @@ func TestPromiseA2ACallerHearsOnlyTheVerdictOfItsOwnProposal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	// ask is a host without our client library, which only reads the reply.
+	// ask is a host that does not use the Go client. It only reads the reply.
 	ask := func(svc, body string) *streams.Reply {
 		m, err := nc.Request("lz.svc."+svc+".alpha.agent", []byte(body), 20*time.Second)
 		if err != nil {
@@ -102,7 +103,7 @@ func TestPromiseA2ACallerHearsOnlyTheVerdictOfItsOwnProposal(t *testing.T) {
 			t.Fatalf("two proposals have one name: %+v, %+v", a.Entry, b.Entry)
 		}
 	}
-	// The same request, sent several times at once, is one proposal.
+	// The same request is sent several times at once. It must count as one proposal.
 	var wg sync.WaitGroup
 	reps := make([]*streams.Reply, 5)
 	for i := range reps {

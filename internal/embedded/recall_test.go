@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// Together, these memories are larger than the largest message. A recall of all of them returns as many
-// as fit. The verdicts of another project continue, and both work after a restart.
+// The memories together are larger than a message may be. A recall of all of them must return as many as fit. Another
+// project must still get verdicts. After a restart, both must work too.
 func TestPromiseC20ARecallOfMoreThanFitsIntoAMessageStopsNobody(t *testing.T) {
 	const memories, size = 90, 98_000
 	data := t.TempDir()

@@ -65,7 +65,8 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 		t.Fatalf("before any rejection: %s %+v", v.Verdict, v.Entry.Reasons)
 	}
 
-	// Rejected because of a field, the size, or the session, each with its reason.
+	// Each observation is rejected for another reason: a field, its size or its session. The rejection must give that
+	// reason.
 	for _, bad := range []struct {
 		session string
 		o       streams.Observation
@@ -102,7 +103,8 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 			bad.reason) {
 			t.Errorf("after %s: %s %s", bad.o.ID, why.Code, why.Text)
 		}
-		// Published in valid form with its id, it is judged, and the session continues.
+		// The observation is published again with the same id, now in a valid form. It must be accepted, and the
+		// session must no longer be held.
 		good := streams.Observation{Head: streams.Head{ID: bad.o.ID, Session: bad.session}, Content: "what fits of it"}
 		if _, err := submit(&good); err != nil {
 			t.Fatal(err)
@@ -112,7 +114,8 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 		}
 	}
 
-	// An observation of another origin is a different one; a new session is clean.
+	// An observation with the same id but another origin is a different one, so the session must stay held. A new
+	// session must not be held.
 	if _, err := submit(&streams.Observation{Head: streams.Head{ID: "o5", Session: "s"}, Content: "x",
 		Blocks: []streams.Block{{Text: "y"}}}); err == nil {
 		t.Fatal("content and blocks are admitted")
@@ -132,7 +135,7 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 	}
 }
 
-// Rejections of one agent are not delivered to another.
+// An agent must not get the messages about rejected events of another agent.
 func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
@@ -168,7 +171,7 @@ func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 	}
 }
 
-// started returns a pipeline whose ingest accepts smaller events than its front.
+// started returns a pipeline in which ingest accepts only smaller events than the front.
 func started(t *testing.T, maxEvent int) (*embedded.Pipeline, string) {
 	t.Helper()
 	data := t.TempDir()
@@ -185,8 +188,8 @@ func started(t *testing.T, maxEvent int) (*embedded.Pipeline, string) {
 	return p, data
 }
 
-// The front accepts the same event size as ingest: it refuses a larger event itself, and a smaller one
-// is decided even if it exceeds the default.
+// The front must use the configured size limit, as ingest does. It must refuse a larger event itself. An event that is
+// smaller than this limit must be decided, even if it is larger than the default limit.
 func TestTheFrontTakesEventsOfTheSizeThatIsConfigured(t *testing.T) {
 	for _, c := range []struct {
 		most, size int
@@ -211,8 +214,8 @@ func TestTheFrontTakesEventsOfTheSizeThatIsConfigured(t *testing.T) {
 	}
 }
 
-// Ingest rejects a proposal that the front accepted. The caller gets the code and the reason
-// immediately instead of a timeout.
+// Ingest rejects a proposal that the front has accepted. The caller must get the code and the reason at once, without
+// waiting for the timeout.
 func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 	p, data := started(t, 64<<10)
 	c := agent(t, p, data, "demo")
@@ -240,7 +243,7 @@ func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 			t.Errorf("%s: the answer is %+v, %v", how, rep, err)
 		}
 	}
-	// A rejected proposal is not an observation: its session continues, and a repeat is answered.
+	// A rejected proposal is not an observation. So the session must not be held, and a repeat must be answered.
 	for range 2 {
 		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{ID: "twice", Session: "s"}, Tool: "read_file",
 			Args: []byte(`{"path":"notes.txt"}`)})
@@ -250,7 +253,8 @@ func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 	}
 }
 
-// A hook reports in the same call that a tool's result was rejected, and how to continue the session.
+// Ingest rejects the result of a tool. The hook must report that in the same call, and must say how the session can go
+// on.
 func TestPromiseA10AHookSaysThatAResultWasRejected(t *testing.T) {
 	p, data := started(t, 64<<10)
 	c := agent(t, p, data, "demo")
@@ -285,8 +289,8 @@ func TestPromiseA10AHookSaysThatAResultWasRejected(t *testing.T) {
 	}
 }
 
-// An observation without id and session holds all sessions of its agent. The reason states that another
-// session name does not help, and what does.
+// An observation without an id and without a session is rejected. Then all sessions of the agent are held. The reason
+// must say that another session name does not help, and what helps.
 func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 	p, data := started(t, 0)
 	c := agent(t, p, data, "demo")
@@ -322,7 +326,7 @@ func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 			t.Errorf("%s after a session started: %+v", session, v.Entry.Reasons)
 		}
 	}
-	// One with a session holds only that session, and the reason names it.
+	// A rejected observation with a session must hold only this session, and the reason must name the session.
 	if _, err := c.PublishRaw(t.Context(), subject,
 		[]byte(`{"id":"o1","session":"s","content":"x","blocks":[{"text":"y"}]}`)); err != nil {
 		t.Fatal(err)

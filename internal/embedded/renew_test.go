@@ -18,9 +18,9 @@ import (
 	"lazaret/internal/query"
 )
 
-// An installation with credentials that are valid for four seconds works for several of these periods:
-// clients that read the files reconnect with the renewed credentials, and connections within the
-// process are not affected.
+// The credentials of this installation are valid for four seconds. The installation must work for several times as
+// long. A client that reads its credential from a file must reconnect with the renewed one. Connections inside the
+// process must not be interrupted.
 func TestPromiseA12CredentialsAreRenewedBeforeTheyExpireWithoutAnOutage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for credentials to expire: make ci runs it")

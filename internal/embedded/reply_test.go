@@ -23,7 +23,7 @@ import (
 	"lazaret/streams"
 )
 
-// lines is a log that goroutines write at the same time.
+// lines is a log to which several goroutines may write at the same time.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -41,7 +41,7 @@ func (l *lines) count(s string) int {
 	return strings.Count(l.b.String(), s)
 }
 
-// internalSubjects are the subjects that processes of the pipeline or nats-server itself take requests on.
+// internalSubjects returns the subjects on which processes of the pipeline, or nats-server itself, receive requests.
 func internalSubjects() []string {
 	out := []string{streams.EraseSubject, streams.StatusSubject, "lz.svc.resolve.demo.h", "lz.svc.prove.demo.agent",
 		"$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$JS.API.INFO"}
@@ -63,7 +63,8 @@ func internalSubjects() []string {
 	return out
 }
 
-// ledgerState returns how many messages the ledger and the live stream have, and how many they lost.
+// ledgerState returns a text with the number of messages in the ledger and in the live stream, and of messages that
+// were deleted from them.
 func ledgerState(t *testing.T, js jetstream.JetStream) string {
 	t.Helper()
 	var out string
@@ -78,8 +79,8 @@ func ledgerState(t *testing.T, js jetstream.JetStream) string {
 	return out
 }
 
-// JetStream sends its answer to a publish to any reply subject that the publisher names (docs/decisions/0006). No
-// process takes such an answer for a request.
+// A publisher may name any reply subject, and JetStream sends its answer there (docs/decisions/0006). No process may
+// take such an answer for a request.
 func TestAnAcknowledgementIsNoRequest(t *testing.T) {
 	var log lines
 	data := t.TempDir()
@@ -123,7 +124,8 @@ func TestAnAcknowledgementIsNoRequest(t *testing.T) {
 		t.Errorf("the streams changed from %q to %q", before, after)
 	}
 
-	// An acknowledgement in the ledger or in the live stream is no entry of a stage.
+	// An acknowledgement of JetStream that gets into the ledger or the live stream must not count as an entry of a
+	// stage.
 	phantom := streams.LedgerSubject(6, streams.SentinelStage("phantom"))
 	publish(phantom, "")
 	publish("lz.live.demo.alert.low.x", "")
@@ -139,7 +141,8 @@ func TestAnAcknowledgementIsNoRequest(t *testing.T) {
 		t.Errorf("the stage %s counts as one that is silent", x.Stage)
 	}
 
-	// Requests of the retention credential are still answered. It refuses a body that is not a request.
+	// A request of the retention credential must still be answered. A message with a body that is not a request must be
+	// refused.
 	ret, err := p.Server.Connect(natsserver.RoleRetention)
 	if err != nil {
 		t.Fatal(err)

@@ -26,8 +26,8 @@ import (
 	"lazaret/streams"
 )
 
-// loosen changes every hold in a stage's state to allow, like an attacker with write access to its
-// folder. It returns the number of changed values.
+// loosen changes every hold in the state of a stage to allow, as an attacker could who can write to its folder. It
+// returns the number of values that it changed.
 func loosen(dir string) (n int, err error) {
 	db, err := pebble.Open(dir, &pebble.Options{})
 	if err != nil {
@@ -82,7 +82,8 @@ func TestPromiseA7AnEditOfTheArbitersStateReleasesNothing(t *testing.T) {
 	}
 }
 
-// The folder of the stages' state is lost. The ledger has the activations.
+// The folder with the state of the stages is lost. The ledger still has the activations, so the policy must be the same
+// after the next start.
 func TestPromiseA8LosingTheStateResetsNoPolicy(t *testing.T) {
 	data := t.TempDir()
 	up := func() *embedded.Pipeline {
@@ -123,8 +124,8 @@ func TestPromiseA8LosingTheStateResetsNoPolicy(t *testing.T) {
 	}
 }
 
-// The ledger was trimmed after the policy was activated, and then the state is lost, so the active
-// policy is unknown.
+// The ledger was trimmed after a policy was activated, and then the state is lost. So it is not known which policy is
+// active, and the pipeline must refuse to start.
 func TestPromiseA8ATrimmedLedgerWithoutStateRefusesToStart(t *testing.T) {
 	data := t.TempDir()
 	cfg := embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true}
@@ -158,7 +159,8 @@ func TestPromiseA8ATrimmedLedgerWithoutStateRefusesToStart(t *testing.T) {
 	}
 }
 
-// A backup of a trimmed ledger contains the state of the trimmed entries.
+// After a trim, the ledger no longer has all entries. So a backup must contain the state that was made from the missing
+// ones.
 func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
@@ -176,7 +178,7 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It includes the files of the memory tool.
+	// The backup must also contain the files of the memory tool.
 	const note = "memories/demo/agent/shared/people/ana.md"
 	if err := os.MkdirAll(filepath.Dir(filepath.Join(data, note)), 0o700); err != nil {
 		t.Fatal(err)
@@ -212,8 +214,8 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	}
 }
 
-// A stage has no snapshot of a trimmed ledger. A backup could not be started, so it fails. The next start makes the
-// snapshot.
+// The ledger was trimmed, and a stage has no snapshot of its state. A backup without this state could not be started,
+// so making a backup must fail. The next start makes the snapshot.
 func TestABackupThatLacksAStagesStateFails(t *testing.T) {
 	data := t.TempDir()
 	cfg := embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true}
@@ -271,7 +273,7 @@ func TestABackupThatLacksAStagesStateFails(t *testing.T) {
 	}
 }
 
-// trimAll removes everything that may be removed from the ledger.
+// trimAll trims the ledger as far as that is allowed.
 func trimAll(t *testing.T, p *embedded.Pipeline, data string) *retain.Config {
 	t.Helper()
 	trust, err := datafolder.Trust(data)

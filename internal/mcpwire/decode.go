@@ -16,29 +16,30 @@ import (
 	"lazaret/streams"
 )
 
-// badMessage is the error of a message that cannot be decoded. It is the answer to its sender.
+// badMessage is the error about a message that cannot be decoded. It has what is needed to answer the sender.
 type badMessage struct {
-	id       json.RawMessage // as the sender wrote it; nil if it is not known
-	code     int64
-	text     string
-	response bool // no method was found: if the message is a response, its sender expects no answer
+	id   json.RawMessage // the id of the message, as the sender wrote it; nil if it is not known
+	code int64
+	text string
+	// the message has no method; then it is a response, or not a message at all, and its sender expects no answer
+	response bool
 	outcome  bool // it has a result or an error
 }
 
 func (b *badMessage) Error() string { return b.text }
 
-// answer returns the JSON-RPC error for the sender.
+// answer returns the JSON-RPC error that is sent to the sender of the message.
 func (b *badMessage) answer() []byte { return errorBody(b.id, b.code, b.text, "") }
 
-// maxDepth is the number of levels of objects and lists that the SDK's decoder accepts. The other decoders of JSON
-// accept more.
+// maxDepth is the number of levels of objects and lists that the SDK's decoder accepts. The other JSON decoders accept
+// more, so the limit is checked here.
 const maxDepth = 1000
 
 const needsID = "its id must be a string or a whole number between -2^53 and 2^53, without fraction and exponent"
 
-// decode reads a message. If two JSON readers may read its outermost object differently, Extra of the
-// message is an error that says so. decode returns several messages only for such a response: one for
-// each id in it.
+// decode decodes a message. If two JSON readers could understand the outermost object of the message differently, the
+// message is returned with an error in Extra. If it is a response with several ids, decode returns such a message for
+// each id.
 func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 	o := readOutermost(raw)
 	m, err := jsonrpc.DecodeMessage(raw)
@@ -48,7 +49,7 @@ func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 	if err != nil {
 		outline := outlineOf(raw)
 		if invalid, levels = !json.Valid(raw), outline.deepest; invalid {
-			o = readOutermost(outline.text) // it may have an id and an outcome in spite of the fault
+			o = readOutermost(outline.text) // the message may have an id and a result or error before the fault
 			bad = o.bad(o.id())
 		}
 	}
@@ -85,12 +86,12 @@ func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 	return nil, bad
 }
 
-// notifies reports whether a message is a notification by its method. Some programs write notifications with the
-// id null.
+// notifies reports whether the method of a message is that of a notification. Some programs give a notification the id
+// null, so the id does not tell.
 func notifies(q *jsonrpc.Request) bool { return strings.HasPrefix(q.Method, "notifications/") }
 
-// ParseID reads an id. Different numbers are different ids: an id that a jsonrpc.ID cannot hold is an
-// error. The SDK would cut 23.5 to 23.
+// ParseID decodes an id. Different ids must stay different. So a number that a jsonrpc.ID cannot hold is an error. The
+// SDK would cut 23.5 to 23.
 func ParseID(raw json.RawMessage) (jsonrpc.ID, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -102,8 +103,8 @@ func ParseID(raw json.RawMessage) (jsonrpc.ID, error) {
 	return jsonrpc.MakeID(v)
 }
 
-// validID reports whether an id stays the same when it is decoded and written again. A number as the id of
-// a request must also be spelled as it will be written, so that the sender recognizes the id in the
+// validID reports whether an id stays the same when it is decoded and written again. If a request has a number as its
+// id, the number must also be spelled as it will be written. Otherwise the sender would not recognize the id in the
 // answer.
 func validID(raw json.RawMessage, request bool) bool {
 	id, err := ParseID(raw)
@@ -120,16 +121,17 @@ func validID(raw json.RawMessage, request bool) bool {
 	return true
 }
 
-// outermost describes the outermost object of a message.
+// outermost describes the outermost object of the JSON text of a message.
 type outermost struct {
 	object    bool              // it begins like an object
 	ids       []json.RawMessage // values of id, in any letter case
-	response  bool              // it has no method, in any letter case
-	outcome   bool              // it has a result or an error, in any letter case
-	ambiguous error             // the reason why two readers may read it differently
+	response  bool              // the object has no member named method, in any letter case
+	outcome   bool              // the object has a member named result or error, in any letter case
+	ambiguous error             // the reason why two readers could understand the object differently; nil: they could not
 }
 
-// id returns the id as it is written, or nil if there is not exactly one string or number.
+// id returns the id as it is written. If the object does not have exactly one id that is a string or a number, it
+// returns nil.
 func (o *outermost) id() json.RawMessage {
 	if len(o.ids) != 1 || !utf8.Valid(o.ids[0]) {
 		return nil
@@ -140,12 +142,13 @@ func (o *outermost) id() json.RawMessage {
 	return o.ids[0]
 }
 
-// bad returns the error of a message that cannot be decoded. id is one of its ids, or nil.
+// bad returns an error about a message that cannot be decoded. id is one of the ids in the message, or nil.
 func (o *outermost) bad(id json.RawMessage) *badMessage {
 	return &badMessage{id: id, code: jsonrpc.CodeInvalidRequest, response: o.response, outcome: o.outcome}
 }
 
-// refused returns the errors of a message that is not decoded: of a response one for each id in it.
+// refused returns the errors about a message that is not decoded. If the message is a response with several ids, there
+// is an error for each id.
 func (o *outermost) refused(text string) (bad []*badMessage) {
 	if len(o.ids) > 1 && o.response {
 		for _, id := range o.ids {
@@ -187,9 +190,9 @@ func readOutermost(raw []byte) *outermost {
 	return o
 }
 
-// members calls f for each member of an object. It passes a name that differs from one of known only in
-// letter case as the known one, and a value that is not JSON as nil. It returns an error if two readers may read
-// the names differently.
+// members calls f for each member of an object. known lists names. If a member's name differs from one of them only in
+// letter case, f gets the name in known. If a value is not JSON, f gets nil for it. members returns an error if two
+// readers could understand the names differently.
 func members(object []byte, known string, f func(name string, value jsontext.Value) error) error {
 	d := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	seen := make(map[string]bool)
@@ -244,5 +247,5 @@ func members(object []byte, known string, f func(name string, value jsontext.Val
 	return ambiguous
 }
 
-// Fold returns a name in the form in which case-insensitive readers compare it.
+// Fold returns a name in a form in which two names that differ only in letter case are equal.
 func Fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }

@@ -180,7 +180,7 @@ func TestTheIDOfALargeMessageIsFoundWhereverItStands(t *testing.T) {
 	}
 }
 
-// FuzzOutline checks that the outline of a short JSON object has the same outermost members as the object.
+// FuzzOutline compares the outline of a short JSON object with the object. Both must have the same outermost members.
 func FuzzOutline(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc": "2.0", "id": 7, "result": {"id": [8, "}\"", {"method": null}]}}`))
 	f.Add([]byte(` {"a\\\"":"\\","error":[{}],"id":"x\u0022","ID":1}`))

@@ -33,51 +33,52 @@ const (
 	maxHeader   = 32 << 10
 	headerTime  = 5 * time.Second
 	bodyTime    = 15 * time.Second
-	idleTime    = time.Minute     // maximum idle time of a connection between two requests
-	commitTime  = 5 * time.Second // how long a response delays its status to wait for the first message
-	// unusedTime is how long a session lives after initialize if its host does not use the session's id.
+	idleTime    = time.Minute     // maximum time for which a connection may be idle between two requests
+	commitTime  = 5 * time.Second // time for which a response waits for its first message before it sends its status
+	// unusedTime is the time for which a session lives after initialize if its host sends no request with the session's
+	// id.
 	unusedTime = time.Minute
-	// DefaultIdle is how long a session lives without a request from its host.
+	// DefaultIdle is the time for which a session lives without a request of its host.
 	DefaultIdle = 30 * time.Minute
 )
 
-// TokenHeader is the header with a host's token for the endpoint itself.
+// TokenHeader is the header with the token that a host needs for the endpoint itself.
 const TokenHeader = "Lazaret-Token"
 
 // Server is one server behind an endpoint.
 type Server struct {
-	// Start starts the server's process for one session. It is nil if the server is Remote.
+	// Start starts a process of the server for one session. It is nil if Remote is set.
 	Start  func() (mcp.Connection, error)
 	Remote *Remote
 	// Run passes messages between a host and the server until one of them ends.
 	Run func(ctx context.Context, host, server mcp.Connection) error
 }
 
-// Endpoint serves several servers over Streamable HTTP, each at /NAME/mcp.
+// Endpoint serves several MCP servers over Streamable HTTP. The path of a server is /NAME/mcp.
 type Endpoint struct {
 	Servers map[string]*Server
-	// Token checks the token of a request and returns its id. If it is nil, no token is
-	// required.
+	// Token checks the token in a request and returns the id of the token. If Token is nil, requests need no token.
 	Token func(secret string) (id string, err error)
-	// Loopback says that the endpoint listens on this machine only. A request for another
-	// host name is then refused as DNS rebinding.
+	// Loopback says that the endpoint listens only on this machine. Then it refuses a request for another host name,
+	// because that is DNS rebinding.
 	Loopback bool
 	TLS      *tls.Config   // nil: plain HTTP
 	Idle     time.Duration // zero: DefaultIdle
-	Unused   time.Duration // maximum wait of a new session for its second request; zero: one minute
-	Body     time.Duration // within which a host must send the whole body of a request; zero: 15 s
+	Unused   time.Duration // maximum time between the first and the second request of a session; zero: one minute
+	Body     time.Duration // time within which a host must send the whole body of a request; zero: 15 s
 	Log      *slog.Logger
 
 	mu       sync.Mutex
-	sessions map[string]*session  // by path and id; guarded by mu
-	lines    map[string]*line     // connections for requests without a session, by server and token; guarded by mu
-	legacy   map[string]time.Time // when a server was found to need sessions, by name; guarded by mu
-	running  sync.WaitGroup
+	sessions map[string]*session // by path and id; guarded by mu
+	lines    map[string]*line    // connections that requests without a session share, by server and token; guarded by mu
+	// by server name: the time at which the server was found to need sessions; guarded by mu
+	legacy  map[string]time.Time
+	running sync.WaitGroup
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// CheckName returns an error if a server cannot have this name.
+// CheckName returns an error if name cannot be the name of a server.
 func CheckName(name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("the server's name %q is not 1 to 64 of A-Z a-z 0-9 _ -, the first one a letter or digit",
@@ -86,7 +87,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Serve serves a listener until ctx ends, and ends all sessions.
+// Serve serves the connections of a listener until ctx ends. Then it ends all sessions.
 func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
 	if e.Idle == 0 {
 		e.Idle = DefaultIdle
@@ -134,7 +135,7 @@ func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// expire ends sessions whose host has made no request for too long.
+// expire ends each session whose host has made no request for longer than the limit.
 func (e *Endpoint) expire(ctx context.Context) {
 	t := time.NewTicker(max(min(e.Idle, e.Unused)/10, time.Millisecond))
 	defer t.Stop()
@@ -154,12 +155,12 @@ func (e *Endpoint) expire(ctx context.Context) {
 	}
 }
 
-// single are headers that must not be repeated: of two values, one reader might use the
-// first and another reader the second.
+// single are headers that a request may have only once. If it had two values, one reader could use the first and
+// another reader the second.
 var single = []string{"Host", "Origin", "Content-Type", "Content-Encoding", headerMethod, headerName,
 	headerSession, headerVersion, headerLast, headerAuth, TokenHeader}
 
-// versions are the supported protocol versions that have sessions.
+// versions are the protocol versions with sessions that the endpoint supports.
 var versions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
 
 func (e *Endpoint) handler(ctx context.Context) http.Handler {
@@ -211,7 +212,7 @@ func loopback(host string) bool {
 
 func sameOrigin(origin string, r *http.Request) bool { return strings.EqualFold(origin, base(r)) }
 
-// base returns the URL by which a host reached the endpoint.
+// base returns the URL of the endpoint as the host used it in its request.
 func base(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -219,7 +220,7 @@ func base(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// admit returns the id of the request's token.
+// admit checks the token of a request and returns the id of the token.
 func (e *Endpoint) admit(r *http.Request, s *Server) (owner string, err error) {
 	if e.Token == nil {
 		return "", nil
@@ -227,7 +228,8 @@ func (e *Endpoint) admit(r *http.Request, s *Server) (owner string, err error) {
 	secret := r.Header.Get(TokenHeader)
 	scheme, bearer, _ := strings.Cut(r.Header.Get(headerAuth), " ")
 	if secret == "" && s.Remote == nil && strings.EqualFold(scheme, "Bearer") {
-		secret = strings.TrimSpace(bearer) // not for the server: a process gets no Authorization
+		// the token is for the endpoint, not for the server: a server that is a process gets no Authorization
+		secret = strings.TrimSpace(bearer)
 	}
 	if secret == "" {
 		return "", errors.New("send a token of this agent's credential in the header " + TokenHeader)
@@ -277,9 +279,9 @@ func (e *Endpoint) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 }
 
-// authorize compares the Authorization of a request with that of its session. If it has
-// changed, authorize asks the server whether it accepts the new value, and then stores it.
-// The first request of a session sets its first value.
+// authorize compares the header Authorization of a request with that of its session. If the value is a new one,
+// authorize asks the server whether it accepts the value. If so, authorize stores it. The first request of a session
+// sets the first value.
 func (s *session) authorize(w http.ResponseWriter, r *http.Request, name string) bool {
 	if s.up == nil {
 		return true
@@ -305,10 +307,10 @@ func (s *session) authorize(w http.ResponseWriter, r *http.Request, name string)
 	return true
 }
 
-// makeRoom ends a session without a request in progress if the owner of a token has maxOfOne sessions,
-// or the endpoint has MaxSessions. In the first case it ends a session of owner; in the second, one of
-// the owner with the most sessions. It chooses the session that was unused for the longest time, and
-// returns an error if there is none. The caller holds mu.
+// makeRoom ends a session if there is no room for another. That is so in two cases. If the owner of a token has
+// maxOfOne sessions, it ends one of them. If the endpoint has MaxSessions, it ends one of the owner with the most
+// sessions. It ends the session that was unused for the longest time and has no request in progress. If there is none,
+// it returns an error. The caller holds mu.
 func (e *Endpoint) makeRoom(owner string) error {
 	of := make(map[string]int)
 	for _, s := range e.sessions {
@@ -338,7 +340,7 @@ func (e *Endpoint) makeRoom(owner string) error {
 	return s.Close()
 }
 
-// run starts a session's server, and passes messages between host and the server until one of them ends.
+// run starts the server of a session. It passes messages between the host and the server until one of them ends.
 func (e *Endpoint) run(ctx context.Context, r *http.Request, name string, server *Server, s *session,
 	host mcp.Connection) error {
 	e.mu.Lock()
@@ -473,12 +475,12 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	st.serve(w, r, 0, commitTime, r.Header.Get(headerVersion) >= "2025-11-25")
 	if begun && st.failed() {
-		_ = s.Close() // the host never learns the id of this session
+		_ = s.Close() // the host does not know the id of this session and cannot use it
 	}
 }
 
-// notTaken answers a message that the session did not take. A host opens a new session on status 404, so
-// a session that is only busy gets 503.
+// notTaken answers the request with a message that the session did not take. If the session has ended, the status is
+// 404, which makes the host open a new session. If it is only busy, the status is 503.
 func notTaken(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
 	if errors.Is(err, errSessionEnded) {
@@ -487,7 +489,7 @@ func notTaken(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// misfit reports whether a request of a version with sessions has a header that differs from its body.
+// misfit reports whether a request in a protocol version with sessions has a header that contradicts its body.
 func misfit(r *http.Request, q *jsonrpc.Request) bool {
 	name, _ := nameOf(q)
 	given := r.Header.Get(headerName)
@@ -506,7 +508,8 @@ func accepts(r *http.Request, kind string) bool {
 	return false
 }
 
-// get serves the messages that belong to no request, or continues a stream after an event.
+// get serves the stream of messages that belong to no request. If the request names an event, get continues another
+// stream after this event.
 func (s *session) get(w http.ResponseWriter, r *http.Request) {
 	if !accepts(r, "text/event-stream") {
 		http.Error(w, "accept text/event-stream", http.StatusNotAcceptable)

@@ -23,7 +23,7 @@ type echoArgs struct {
 	Text string `json:"text"`
 }
 
-// newServer returns a server of the official SDK that records the messages of its session.
+// newServer returns a server of the official SDK. It records the messages that its session gets.
 func newServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, nil)
 	var mu sync.Mutex
@@ -56,7 +56,7 @@ func newServer() *mcp.Server {
 	return s
 }
 
-// startStock connects with a new server in this process.
+// startStock starts a new server in this process and returns a connection to it.
 func startStock() (mcp.Connection, error) {
 	down, up := mcp.NewInMemoryTransports()
 	if _, err := newServer().Connect(context.Background(), up, nil); err != nil {
@@ -65,7 +65,7 @@ func startStock() (mcp.Connection, error) {
 	return down.Connect(context.Background())
 }
 
-// pump forwards everything, like a proxy without a pipeline.
+// pump passes on all messages between a host and a server, as a proxy does that asks no pipeline.
 func pump(ctx context.Context, host, server mcp.Connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func pump(ctx context.Context, host, server mcp.Connection) error {
 	return err
 }
 
-// serving serves an endpoint and returns its URL.
+// serving serves an endpoint until the test ends, and returns its URL.
 func serving(t *testing.T, e *Endpoint) string {
 	t.Helper()
 	if e.Log == nil {
@@ -117,7 +117,7 @@ func echoes(t *testing.T) (*Endpoint, string) {
 	return e, serving(t, e)
 }
 
-// stock connects a client of the official SDK that uses sessions.
+// stock connects a client of the official SDK to a URL. The client uses sessions.
 func stock(t *testing.T, url string, opts *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	return speaking(t, url, "2025-11-25", opts)
@@ -223,7 +223,7 @@ const (
 	ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// raw sends one HTTP request and returns the response. The caller closes its body.
+// raw sends one HTTP request. The caller must close the body of the response.
 func raw(t *testing.T, method, url, body string, header ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -345,7 +345,7 @@ func TestASessionBelongsToTheTokenThatOpenedIt(t *testing.T) {
 	}
 }
 
-// readEvent reads the next event with data, and its id.
+// readEvent reads events up to the next one that has data. It returns the id and the data of this event.
 func readEvent(t *testing.T, r *bufio.Reader) (id, data string) {
 	t.Helper()
 	for {

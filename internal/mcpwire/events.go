@@ -12,8 +12,8 @@ var errTooLarge = errors.New("a message is too large")
 // event is a server-sent event.
 type event struct{ name, id, data string }
 
-// events calls f for each event of a stream until the stream ends or f returns false. It
-// drops an event that is not terminated.
+// events calls f for each event of a stream. It stops when the stream ends or f returns false. It drops an event that
+// is not complete at the end of the stream.
 func events(body io.Reader, f func(event) bool) error {
 	r := bufio.NewReaderSize(body, 64<<10)
 	var e event

@@ -15,22 +15,22 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Since version 2026-07-28 the headers of a request repeat parts of its body (SEP-2243): the
-// version, the method, the name, and the arguments whose schema has x-mcp-header.
+// Since version 2026-07-28, the headers of a request repeat parts of its body (SEP-2243). These are the version, the
+// method, the name, and arguments of tools. An argument is repeated if its schema has x-mcp-header.
 const (
 	headerMethod = "Mcp-Method"
 	headerName   = "Mcp-Name"
 	headerParam  = "Mcp-Param-"
 )
 
-// Limits of the tools whose headers the connection remembers.
+// Limits on the tools whose repeated arguments a connection remembers.
 const (
 	maxHeaderTools = 4096
 	maxParams      = 64 // headers of one tool
 	maxParamDepth  = 16 // nesting depth of an argument
 )
 
-// metaVersion returns the version that a request names in its _meta, or "".
+// metaVersion returns the protocol version in the _meta of a request. It returns "" if there is none.
 func metaVersion(params json.RawMessage) string {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -42,7 +42,8 @@ func metaVersion(params json.RawMessage) string {
 	return v
 }
 
-// nameOf returns the value of Mcp-Name for a request, and false if its method has none.
+// nameOf returns the value of the header Mcp-Name for a request. It returns false if requests with this method do not
+// have the header.
 func nameOf(r *jsonrpc.Request) (string, bool) {
 	var p struct {
 		Name string `json:"name"`
@@ -58,8 +59,8 @@ func nameOf(r *jsonrpc.Request) (string, bool) {
 	return "", false
 }
 
-// repeatBody sets the headers that repeat parts of a request's body, if the request names a
-// version without sessions.
+// repeatBody sets the headers that repeat parts of the body of a request. It does so only if the request names a
+// protocol version without sessions.
 func repeatBody(h http.Header, r *jsonrpc.Request, tools *toolHeaders) {
 	v := metaVersion(r.Params)
 	if v < "2026" {
@@ -79,7 +80,7 @@ func repeatBody(h http.Header, r *jsonrpc.Request, tools *toolHeaders) {
 	}
 }
 
-// mismatch returns how the headers of a request without a session differ from its body, or "".
+// mismatch says how the headers of a request without a session differ from its body. It returns "" if they do not.
 func mismatch(h http.Header, r *jsonrpc.Request) string {
 	for _, x := range []struct{ header, body string }{
 		{headerVersion, metaVersion(r.Params)},
@@ -97,20 +98,20 @@ func mismatch(h http.Header, r *jsonrpc.Request) string {
 	return ""
 }
 
-// toolHeaders knows which arguments of tools are repeated in headers.
+// toolHeaders knows, for each tool, the arguments that are repeated in headers.
 type toolHeaders struct {
 	mu sync.Mutex
 	of map[string][]paramHeader // by tool; guarded by mu
 }
 
-// paramHeader is an argument that is repeated in the header Mcp-Param-<header>.
+// paramHeader is an argument of a tool that is repeated in the header Mcp-Param-<header>.
 type paramHeader struct {
 	header string
 	path   []string
-	value  json.RawMessage // the argument's value in a call; nil if the call does not have it
+	value  json.RawMessage // the value of the argument in a call; nil if the call does not have the argument
 }
 
-// learn stores the annotated arguments in the result of a tools/list.
+// learn stores the arguments with x-mcp-header from the result of a tools/list.
 func (t *toolHeaders) learn(result json.RawMessage) {
 	var list struct {
 		Tools []struct {
@@ -137,8 +138,8 @@ func (t *toolHeaders) learn(result json.RawMessage) {
 	}
 }
 
-// annotated appends to out the properties of a schema that have x-mcp-header. It returns
-// false if one of these annotations is not valid; a client must then ignore the tool.
+// annotated appends to out those properties of a schema that have x-mcp-header. It returns false if one of them has an
+// invalid value for it. Then a client must ignore the tool.
 func annotated(schema json.RawMessage, path []string, out *[]paramHeader) bool {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -175,14 +176,14 @@ func annotated(schema json.RawMessage, path []string, out *[]paramHeader) bool {
 	return true
 }
 
-// isToken reports whether s can be part of the name of a header (RFC 9110, 5.6.2).
+// isToken reports whether s may be a part of a header's name (RFC 9110, 5.6.2).
 func isToken(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	}) < 0
 }
 
-// params returns the arguments of a call that are repeated in headers, with their values.
+// params returns those arguments of a call that are repeated in headers, with their values.
 func (t *toolHeaders) params(r *jsonrpc.Request) []paramHeader {
 	var call struct {
 		Name      string          `json:"name"`
@@ -210,7 +211,7 @@ func (t *toolHeaders) params(r *jsonrpc.Request) []paramHeader {
 	return out
 }
 
-// mismatch returns how the headers of a call differ from its arguments, or "".
+// mismatch says how the headers of a call differ from its arguments. It returns "" if they do not.
 func (t *toolHeaders) mismatch(h http.Header, r *jsonrpc.Request) string {
 	for _, p := range t.params(r) {
 		name := headerParam + p.header
@@ -230,8 +231,8 @@ func (t *toolHeaders) mismatch(h http.Header, r *jsonrpc.Request) string {
 	return ""
 }
 
-// headerValue returns a JSON value as the value of a header. It returns false unless the
-// value is a string, an integer or a boolean.
+// headerValue returns a JSON value in the form that it has in a header. It returns false if the value is not a string,
+// an integer or a boolean.
 func headerValue(raw json.RawMessage) (string, bool) {
 	const maxSafe = 1<<53 - 1
 	var v any
@@ -249,8 +250,8 @@ func headerValue(raw json.RawMessage) (string, bool) {
 	return "", false
 }
 
-// If a header cannot carry a value unchanged, it has the value's base64 between base64Begin
-// and base64End.
+// Some values cannot be in a header as they are. Then the header has the base64 of the value, between base64Begin and
+// base64End.
 const (
 	base64Begin = "=?base64?"
 	base64End   = "?="
@@ -264,8 +265,8 @@ func encodeHeader(s string) string {
 	return base64Begin + base64.StdEncoding.EncodeToString([]byte(s)) + base64End
 }
 
-// decodeHeader decodes the values of a header. It returns false unless there is one value,
-// encoded as by encodeHeader.
+// decodeHeader decodes the value of a header, in the encoding of encodeHeader. It returns false if the encoding is not
+// valid, or if there is not exactly one value.
 func decodeHeader(values []string) (string, bool) {
 	if len(values) != 1 || !printable(values[0]) {
 		return "", false

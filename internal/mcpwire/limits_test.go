@@ -18,7 +18,7 @@ import (
 
 const wait = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"wait","arguments":{"text":""}}}`
 
-// leaving sends a request and disconnects once the endpoint has it.
+// leaving sends a request, waits until the endpoint has received it, and closes the connection.
 func leaving(t *testing.T, url, body string, taken func() bool, header ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +113,7 @@ func TestABusySessionIsNotReportedAsEnded(t *testing.T) {
 		e.post(ctx, w, r, s, "mute", "", &Server{})
 		return w.Code
 	}
-	for range 2 { // the id of the first request is free again
+	for range 2 { // the second request has the same id, which must be free again
 		if code := post(wait); code != http.StatusServiceUnavailable {
 			t.Errorf("a busy session: status %d", code)
 		}
@@ -151,7 +151,7 @@ func TestAFullEndpointEndsTheSessionThatIsIdleLongest(t *testing.T) {
 		}
 		return s
 	}
-	// One token may have half of the sessions. Further ones end its own oldest.
+	// One token may have half of all sessions. For each further session, the oldest session of the same token must end.
 	first := start("a")
 	busy := start("a")
 	busy.enter()
@@ -164,7 +164,7 @@ func TestAFullEndpointEndsTheSessionThatIsIdleLongest(t *testing.T) {
 		t.Errorf("ended: a's first %t, a's busy one %t, b's %t, a's last %t", first.ended(), busy.ended(), other.ended(),
 			second.ended())
 	}
-	// If the endpoint is full, a session of the owner with the most sessions ends.
+	// When the endpoint has the maximum number of sessions, a session of the token with the most sessions must end.
 	for i := 0; i < MaxSessions-maxOfOne-1; i++ {
 		start(fmt.Sprint("c", i))
 	}
@@ -217,7 +217,7 @@ func TestReadAnswersAreNoLongerCounted(t *testing.T) {
 	mine := e.sessions["echo/"+s]
 	e.mu.Unlock()
 	text := strings.Repeat("x", 1<<20)
-	for i := range 40 { // more than is kept for a host that lost an answer
+	for i := range 40 { // more answers than the endpoint stores for a host that lost an answer
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":%q}}}`,
 			10+i, text)
 		text = ""

@@ -19,18 +19,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// MaxMessage is the maximum length of one message of a server, in bytes. A larger message
-// is never held in memory. If it answers a request, that request gets an error.
+// MaxMessage is the maximum length of one message of a server, in bytes. A larger message is skipped without being held
+// in memory. If it is the answer to a request, the host gets an error as the answer.
 const MaxMessage = 32 << 20
 
-// maxErrors is the maximum number of errors that wait until a server reads them.
+// maxErrors is the maximum number of errors that wait until the server reads them. Further errors are dropped.
 const maxErrors = 16
 
-// terminate is how long a server may take to end after its input is closed. After that it
-// gets SIGTERM, and has the same time again.
+// terminate is the time within which a server must end after its input was closed. If it does not, it gets SIGTERM, and
+// has the same time again.
 const terminate = 3 * time.Second
 
-// process is a started server that exchanges lines over its pipes.
+// process is a server that was started as a process. Its messages are lines in its pipes.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -38,15 +38,15 @@ type process struct {
 
 	messages chan jsonrpc.Message
 	closed   chan struct{}
-	ended    chan struct{} // closed when the process has ended and exit is set
+	ended    chan struct{} // closed when the process has ended; exit is set before that
 	exit     error
 
 	write sync.Mutex
 	once  sync.Once
 }
 
-// Start starts a server. A line on its standard output that is not a message is skipped
-// with a warning.
+// Start starts a server. If a line of its standard output is not a message, the line is skipped and a warning is
+// logged.
 func Start(cmd *exec.Cmd, log *slog.Logger) (mcp.Connection, error) {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -56,7 +56,7 @@ func Start(cmd *exec.Cmd, log *slog.Logger) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A grandchild that keeps standard error open must not keep Wait from returning.
+	// A process that the server started may not close standard error. Wait must not wait for it.
 	cmd.WaitDelay = terminate
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -65,21 +65,21 @@ func Start(cmd *exec.Cmd, log *slog.Logger) (mcp.Connection, error) {
 		messages: make(chan jsonrpc.Message), closed: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		scan(bufio.NewReaderSize(out, 64<<10), MaxMessage, s.messages, s.closed, s.skipped())
-		_, _ = io.Copy(io.Discard, out) // so that a server that still writes is not blocked and can end
+		_, _ = io.Copy(io.Discard, out) // a server that still writes must not be blocked, so that it can end
 		s.exit = cmd.Wait()
 		close(s.ended)
 	}()
 	return s, nil
 }
 
-// skipped returns a function that logs a line that is not a message. If the line is a request with an
-// id, the server gets an error. If the line may be a response, the function returns an error in its place,
-// so that the request with its id does not wait.
+// skipped returns a function for lines that are not messages. The function logs the line. If the line is a request with
+// an id, it sends the server an error. If the line may be a response, the function returns an error as the response, so
+// that the request with this id does not wait.
 func (s *process) skipped() func(*badMessage) jsonrpc.Message {
 	warnings := 0
 	answers := make(chan struct{}, maxErrors)
 	return func(bad *badMessage) jsonrpc.Message {
-		if warnings < 20 { // a server that logs to its output must not fill our log
+		if warnings < 20 { // limit the warnings: a server may write its own log to its output
 			warnings++
 			s.log.Warn("a line of the server's output was skipped", "err", bad)
 		}
@@ -95,7 +95,7 @@ func (s *process) skipped() func(*badMessage) jsonrpc.Message {
 		}
 		select {
 		case answers <- struct{}{}:
-			go func() { // the server may read nothing before its output is read
+			go func() { // in a goroutine, because the server may not read before its output is read
 				defer func() { <-answers }()
 				if err := s.line(bad.answer()); err != nil {
 					s.log.Warn("an error was not sent to the server", "err", err)
@@ -107,8 +107,8 @@ func (s *process) skipped() func(*badMessage) jsonrpc.Message {
 	}
 }
 
-// scan reads messages of at most limit bytes until the input ends or closed is closed. It calls bad for
-// lines and parts of batches that are not messages. bad may return a message in their place.
+// scan reads messages until the input ends or closed is closed. A message may have at most limit bytes. For a line, or
+// a part of a batch, that is not a message, scan calls bad. If bad returns a message, it takes the place of that part.
 func scan(r *bufio.Reader, limit int, to chan<- jsonrpc.Message, closed <-chan struct{},
 	bad func(*badMessage) jsonrpc.Message) {
 	for {
@@ -132,8 +132,8 @@ func scan(r *bufio.Reader, limit int, to chan<- jsonrpc.Message, closed <-chan s
 	}
 }
 
-// readLine reads a line without its line break. If the line is longer than most, it returns the line's outline
-// instead.
+// readLine reads a line and returns it without the line break. If the line is longer than most bytes, readLine returns
+// an outline of it instead.
 func readLine(r *bufio.Reader, most int) (line []byte, large *outline, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -151,8 +151,8 @@ func readLine(r *bufio.Reader, most int) (line []byte, large *outline, err error
 	}
 }
 
-// decodeLine reads the messages of a line: one, or a batch. If the line has more bytes than limit, large is its
-// outline.
+// decodeLine decodes the messages of a line, which is one message or a batch. If large is not nil, it is the outline of
+// a line of more than limit bytes. Then decodeLine returns an error for each message.
 func decodeLine(line []byte, large *outline, limit int) (messages []jsonrpc.Message, bad []*badMessage) {
 	if large != nil {
 		text := fmt.Sprintf("the message is too large: it has %d bytes, the limit is %d", large.size, limit)
@@ -174,7 +174,7 @@ func decodeLine(line []byte, large *outline, limit int) (messages []jsonrpc.Mess
 	return messages, bad
 }
 
-// batch returns the messages of a batch, or line itself.
+// batch returns the messages in a batch. If the line is not a batch, it returns the line.
 func batch(line []byte) []json.RawMessage {
 	var parts []json.RawMessage
 	if bytes.HasPrefix(line, []byte("[")) && json.Unmarshal(line, &parts) == nil && len(parts) > 0 {
@@ -220,7 +220,7 @@ func (s *process) line(b []byte) error {
 	return err
 }
 
-// Close closes the server's input, and stops the server if it does not end by itself.
+// Close closes the server's input. If the server then does not end by itself, Close stops it.
 func (s *process) Close() error {
 	s.once.Do(func() {
 		close(s.closed)

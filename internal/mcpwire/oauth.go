@@ -13,10 +13,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// wellKnown is the path of the metadata of a protected resource (RFC 9728).
+// wellKnown is the path at which a server publishes OAuth metadata (RFC 9728).
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// metadataTime is the timeout for a server's metadata.
+// metadataTime is the time limit for fetching the metadata of a server.
 var metadataTime = 10 * time.Second
 
 // maxMetadata is the maximum size of a server's metadata, in bytes.
@@ -24,8 +24,8 @@ const maxMetadata = 64 << 10
 
 var resourceMetadata = regexp.MustCompile(`(?i)resource_metadata="[^"]*"`)
 
-// authenticator returns the server's challenges with the endpoint's address of the
-// metadata.
+// authenticator returns a function that changes the server's challenges (WWW-Authenticate): the address of the metadata
+// becomes that of the endpoint.
 func authenticator(r *http.Request, name string) func([]string) []string {
 	ours := `resource_metadata="` + base(r) + wellKnown + "/" + name + `/mcp"`
 	return func(challenges []string) []string {
@@ -41,8 +41,8 @@ func authenticate(challenges []string, r *http.Request, name string) []string {
 	return authenticator(r, name)(challenges)
 }
 
-// located is a connection to a server that requires a sign-in. It replaces the metadata address in the
-// server's challenges by the endpoint's.
+// located is a connection to a server that requires a sign-in. In the server's challenges, it replaces the address of
+// the metadata by that of the endpoint.
 type located struct {
 	*upstream
 	rename func([]string) []string
@@ -59,8 +59,8 @@ func (l *located) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return m, err
 }
 
-// metadata serves the OAuth metadata of a remote server. In it, the endpoint's address replaces the server's as the
-// protected resource, because a host signs in for the address that it uses.
+// metadata serves the OAuth metadata of a remote server. It replaces the server's address in them, as that of the
+// protected resource, by the endpoint's address. A host needs this because it signs in for the address that it uses.
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 	at := *s.Remote.URL
 	at.RawQuery = ""
@@ -98,14 +98,14 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 	http.Error(w, "the server has no metadata of a protected resource", http.StatusNotFound)
 }
 
-// reply answers with a JSON-RPC error. data is JSON or empty.
+// reply answers an HTTP request with a JSON-RPC error. data is JSON, or empty.
 func reply(w http.ResponseWriter, status int, id any, code int64, text, data string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(errorBody(id, code, text, data))
 }
 
-// errorBody returns a JSON-RPC error as one line. id is a string, a number, their JSON, or nil.
+// errorBody returns a JSON-RPC error as one line. id may be a string, a number, the JSON of one of these, or nil.
 func errorBody(id any, code int64, text, data string) []byte {
 	e := map[string]any{"code": code, "message": "lazaret: " + text}
 	if data != "" {

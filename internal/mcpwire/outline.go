@@ -6,17 +6,19 @@ const (
 	maxShort   = 1 << 10 // one string
 )
 
-// outline reduces JSON text to its outermost object: nested objects and lists are emptied, and a long
-// string becomes an empty list. Of a batch it has the outermost object of each message. It takes the text in
-// parts, so that a message that is too large to be held can still be answered. It does not check the text.
+// outline is a short form of a JSON text. It has the outermost object of the text. In it, nested objects and lists are
+// empty, and a long string is replaced by an empty list. Of a batch, it has the outermost object of each message. It
+// reads the text part by part. So a message that is too large for memory can still be answered. It does not check
+// whether the text is valid.
 type outline struct {
 	text    []byte
 	size    int // bytes of the whole text
-	deepest int // levels of objects and lists, also of those that are left out
+	deepest int // levels of objects and lists in the text, including those that are left out
 
-	depth, kept     int // the current level; the deepest level in text, or -1 if the outline is too large
+	// the current level; the deepest level that is in text, or -1 if the outline has become too large
+	depth, kept     int
 	quoted, escaped bool
-	start, length   int // of the string that is being read: its place in text, its bytes so far
+	start, length   int // the string that is being read: where it begins in text, and the number of its bytes so far
 }
 
 func (o *outline) add(part []byte) {
@@ -51,7 +53,7 @@ func (o *outline) add(part []byte) {
 	}
 }
 
-// inString reads a byte within a string, or the quotation mark at its end.
+// inString reads a byte of a string, or the quotation mark that ends it.
 func (o *outline) inString(c byte) {
 	if o.length++; o.length <= maxShort {
 		o.put(c, o.depth)
@@ -69,7 +71,8 @@ func (o *outline) inString(c byte) {
 	}
 }
 
-// put appends a byte of the text that is at a level. An outline that is too large becomes empty.
+// put appends to the outline a byte of the text that is at the given level. If the outline becomes too large, put
+// empties it.
 func (o *outline) put(c byte, level int) {
 	if level > o.kept {
 		return

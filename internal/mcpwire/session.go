@@ -15,10 +15,11 @@ import (
 
 // Limits of a session.
 const (
-	maxRequests = 128              // requests of a host that wait for answers
-	keepStreams = 4 << 20          // bytes of sent answers that are kept in case the host asks for them again
-	listening   = 0                // id of the stream for messages that belong to no request
-	takeTime    = 20 * time.Second // how long a message of the host waits until the proxy reads it
+	maxRequests = 128 // maximum number of requests of one host that wait for answers
+	// number of bytes of answers that are stored after they were sent, because the host may ask for them again
+	keepStreams = 4 << 20
+	listening   = 0                // id of the stream for the messages that belong to no request
+	takeTime    = 20 * time.Second // time for which a message of the host waits until the proxy reads it
 )
 
 var (
@@ -28,16 +29,16 @@ var (
 
 // session is one host's connection over HTTP.
 type session struct {
-	id    string // the secret id of the session for its host; it never reaches the ledger or a log
-	owner string // the token that opened it; empty if none was required
+	id    string // the id by which the host names the session; it is secret, and never in the ledger or a log
+	owner string // id of the token with which the session was opened; empty if none was required
 	in    chan jsonrpc.Message
 	done  chan struct{}
 	once  sync.Once
 
-	unread atomic.Int64 // bytes of all streams that the host has not read
+	unread atomic.Int64 // number of bytes in all streams that the host has not read
 
 	mu       sync.Mutex
-	auth     string                  // Authorization for the upstream server; guarded by mu, as are the fields below
+	auth     string                  // Authorization for the remote server; guarded by mu, like the fields below
 	up       *upstream               // nil if the server is a process
 	streams  map[int]*stream         // by id
 	requests map[jsonrpc.ID]*request // requests that wait for an answer, by id
@@ -45,10 +46,10 @@ type session struct {
 	last     int                     // the latest stream's id
 	active   int                     // HTTP requests in progress
 	used     time.Time               // when the latest HTTP request ended
-	known    bool                    // the host made a request with the session's id
+	known    bool                    // the host has made a request with the session's id
 }
 
-// request is a request of the host without an answer yet.
+// request is a request of the host that has no answer yet.
 type request struct {
 	stream *stream
 	token  string // the request's progress token as JSON
@@ -75,10 +76,10 @@ func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write puts a message of the server into a stream. An answer goes into the stream of its
-// request, and progress into the stream of the request with its progress token. If only one
-// request is in progress, any other message goes into its stream. Otherwise it goes into
-// the stream for messages that belong to no request.
+// Write puts a message of the server into a stream. An answer belongs to the stream of its request. A progress
+// notification belongs to the stream of the request with its progress token. If only one request is in progress, all
+// other messages belong to this request's stream. Otherwise they belong to the stream for messages that belong to no
+// request.
 func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
 	b, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
@@ -96,14 +97,14 @@ func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
 		errors.As(r.Error, &refused)
 	}
 	if err := to.add(b, last, bad, refused); err != nil {
-		_ = s.Close() // otherwise the host would miss an answer and not know it
+		_ = s.Close() // otherwise the host would lose an answer without noticing
 		return err
 	}
 	return nil
 }
 
-// route finds the stream for a message by the rules that Write states. last reports whether the message is
-// the last one of the stream. The caller holds mu.
+// route returns the stream to which a message belongs, by the rules in the comment of Write. last reports whether it is
+// the last message of this stream. The caller holds mu.
 func (s *session) route(m jsonrpc.Message) (to *stream, last bool) {
 	if r, ok := m.(*jsonrpc.Response); ok {
 		q := s.requests[r.ID]
@@ -130,7 +131,8 @@ func (s *session) route(m jsonrpc.Message) (to *stream, last bool) {
 	return s.streams[listening], false
 }
 
-// finish ends a request. Its stream is kept in case the host lost the answer.
+// finish ends a request. Its stream stays for some time, because the host may have lost the answer and ask for it
+// again.
 func (s *session) finish(id jsonrpc.ID, q *request) {
 	delete(s.requests, id)
 	s.finished = append(s.finished, q.stream)
@@ -148,8 +150,8 @@ func (s *session) finish(id jsonrpc.ID, q *request) {
 	}
 }
 
-// progressToken returns the progress token of a request (in _meta) or of a progress
-// notification.
+// progressToken returns the progress token in params: those of a request (where the token is in _meta) or those of a
+// progress notification.
 func progressToken(params json.RawMessage, request bool) string {
 	var p struct {
 		Token json.RawMessage `json:"progressToken"`
@@ -166,8 +168,8 @@ func progressToken(params json.RawMessage, request bool) string {
 	return string(p.Token)
 }
 
-// open registers a request and makes its stream, which the caller must release. It returns
-// nil if the request's id is in use or the host has too many requests in progress.
+// open registers a request and makes a stream for it. The caller must release the stream. open returns nil if the id of
+// the request is in use, or if the host has too many requests in progress.
 func (s *session) open(r *jsonrpc.Request) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +184,7 @@ func (s *session) open(r *jsonrpc.Request) *stream {
 	return st
 }
 
-// forget removes a request that take did not pass to the proxy.
+// forget removes a request that take could not pass to the proxy, and its stream.
 func (s *session) forget(id jsonrpc.ID, st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +195,8 @@ func (s *session) forget(id jsonrpc.ID, st *stream) {
 	st.drop()
 }
 
-// take passes a message of the host to the proxy, in the order of the requests. It returns errBusy if
-// the proxy does not read the message in time, and errSessionEnded after the session's end.
+// take passes a message of the host to the proxy. Requests are passed in their order. take returns errBusy if the proxy
+// does not read the message in time, and errSessionEnded if the session has ended.
 func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, takeTime)
 	defer cancel()
@@ -211,8 +213,7 @@ func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// cancelled ends the stream of a request that the host cancelled. The request gets no
-// answer.
+// cancelled ends the stream of a request that the host has cancelled. The host gets no answer to the request.
 func (s *session) cancelled(params json.RawMessage) {
 	id, ok := cancelledID(params)
 	s.mu.Lock()
@@ -223,8 +224,8 @@ func (s *session) cancelled(params json.RawMessage) {
 	}
 }
 
-// cancelledID returns the id of the cancelled request from the params of a
-// notifications/cancelled.
+// cancelledID returns the id of the request that a notifications/cancelled cancels. params are those of the
+// notification.
 func cancelledID(params json.RawMessage) (jsonrpc.ID, bool) {
 	var n struct {
 		RequestID json.RawMessage `json:"requestId"`
@@ -265,7 +266,7 @@ func (s *session) ended() bool {
 	}
 }
 
-// enter and leave count the session's HTTP requests in progress.
+// enter and leave count the HTTP requests of the session that are in progress.
 func (s *session) enter() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +280,7 @@ func (s *session) leave() {
 	s.used = time.Now()
 }
 
-// enterKnown is like enter, for a request that carries the session's id.
+// enterKnown is like enter. It is for a request with the session's id, which shows that the host knows the id.
 func (s *session) enterKnown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,9 +288,9 @@ func (s *session) enterKnown() {
 	s.known = true
 }
 
-// idle reports whether the session can be ended: the host has made no request for the time limit. If the host
-// never used the session's id, the time unused is enough. A request whose host has disconnected does not count
-// as a request in progress, even if the server has not answered it.
+// idle reports whether the session can be ended, because the host has made no request for the time limit. If the host
+// has never used the session's id, the time unused is enough, if it is shorter. A request whose host has disconnected
+// is not in progress any more, even if the server has not answered it.
 func (s *session) idle(limit, unused time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,14 +300,14 @@ func (s *session) idle(limit, unused time.Duration) bool {
 	return s.active == 0 && time.Since(s.used) > limit
 }
 
-// lastUsed returns when the host's latest request ended, and false while one is in progress.
+// lastUsed returns the time at which the host's latest request ended. It returns false if a request is in progress.
 func (s *session) lastUsed() (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used, s.active == 0
 }
 
-// authorization returns the Authorization for the upstream server.
+// authorization returns the value of Authorization for the remote server.
 func (s *session) authorization() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

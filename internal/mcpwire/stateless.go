@@ -16,15 +16,15 @@ import (
 	"lazaret/streams"
 )
 
-// Version 2026-07-28 of MCP has no sessions: each request names its version and capabilities,
-// and a host does not begin with initialize. The requests of one token share a connection to
-// the server, a line. For a server at a URL, they must also have the same Authorization.
+// Version 2026-07-28 of MCP has no sessions. Each request names its version and capabilities, and a host does not begin
+// with initialize. The requests with the same token share a connection to the server, which is called a line. If the
+// server has a URL, requests share a line only if they also have the same Authorization.
 
 // stateless is the supported version without sessions.
 const stateless = "2026-07-28"
 
-// legacyTime is how long the endpoint remembers that a server speaks no version without
-// sessions. It does not ask the server again during that time.
+// legacyTime is the time for which the endpoint remembers that a server needs sessions. It does not ask the server
+// again during this time.
 const legacyTime = 5 * time.Minute
 
 // Error codes of the protocol.
@@ -33,30 +33,30 @@ const (
 	codeMismatch = -32020
 )
 
-// line is a connection to a server that the requests of several hosts share. It replaces the
-// ids and progress tokens of requests, because two hosts may choose the same ones.
+// line is a connection to a server that requests of several hosts share. Two hosts may choose the same ids and progress
+// tokens. So a line replaces them by its own.
 type line struct {
 	*session
 	tools toolHeaders
-	ready chan struct{} // closed when discover has asked the server for its versions
+	ready chan struct{} // closed when the server was asked for its versions (discover)
 
 	// Set before ready is closed.
 	speaks bool              // the server speaks the version without sessions
-	answer *jsonrpc.Response // the server's answer if speaks is false; may be nil
-	err    error             // why the server could not be started; nil: it was
+	answer *jsonrpc.Response // the server's answer to discover if speaks is false; may be nil
+	err    error             // the reason why the server could not be started; nil: it was started
 
 	open map[jsonrpc.ID]*exchange // guarded by the session's mu, as is next
 	next int64
 }
 
-// exchange is a request of a host on a line.
+// exchange is a request that a host sent over a line, until it is answered.
 type exchange struct {
-	id, own jsonrpc.ID // the request's id from the host, and its id on the line
+	id, own jsonrpc.ID // the id of the request that the host chose, and the id that it has on the line
 	method  string
 	token   json.RawMessage        // the host's progress token, or nil
-	wants   json.RawMessage        // for subscriptions/listen: the notifications that the host asks for
-	stream  *stream                // to the host; nil: the endpoint itself made the request
-	answer  chan *jsonrpc.Response // receives the answer if the endpoint itself made the request
+	wants   json.RawMessage        // for subscriptions/listen: the notifications that the host wants
+	stream  *stream                // stream to the host; nil if the endpoint itself made the request
+	answer  chan *jsonrpc.Response // gets the answer if the endpoint itself made the request
 }
 
 // statelessRequest processes a request without a session.
@@ -65,7 +65,7 @@ func (e *Endpoint) statelessRequest(ctx context.Context, w http.ResponseWriter, 
 	q, ok := m.(*jsonrpc.Request)
 	switch {
 	case ok && q.Method == "notifications/cancelled":
-		w.WriteHeader(http.StatusAccepted) // a host cancels a request by closing its response
+		w.WriteHeader(http.StatusAccepted) // not needed: a host cancels a request by closing the response
 		return
 	case !ok || !q.ID.IsValid():
 		reply(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest,
@@ -129,15 +129,15 @@ func (e *Endpoint) statelessRequest(ctx context.Context, w http.ResponseWriter, 
 	x.stream.serve(w, r, 0, commitTime, false)
 }
 
-// unsupported answers a request of a version that the server does not speak.
+// unsupported answers a request in a protocol version that the server does not support.
 func unsupported(w http.ResponseWriter, r *http.Request, id any, supported []string) {
 	data, _ := json.Marshal(map[string]any{ // marshalling strings cannot fail
 		"supported": supported, "requested": streams.Clip(r.Header.Get(headerVersion), 40)})
 	reply(w, http.StatusBadRequest, id, codeVersion, "unsupported protocol version", string(data))
 }
 
-// line returns the line for a request, or nil if the server is known to need sessions. If there is no
-// line yet, line opens one, and asks the server for its versions with the _meta of the request.
+// line returns the line for a request. If there is none, it opens one, and asks the server for its versions with the
+// _meta of the request. If the server is known to need sessions, it returns nil.
 func (e *Endpoint) line(ctx context.Context, r *http.Request, name, owner string, server *Server,
 	q *jsonrpc.Request) *line {
 	key := name + "\x00" + owner
@@ -187,7 +187,7 @@ func isInternal(err error) bool {
 
 func newLine(owner string) *line {
 	l := &line{session: newSession(owner), ready: make(chan struct{}), open: make(map[jsonrpc.ID]*exchange)}
-	l.known = true // no host learns this id, so treat it as used
+	l.known = true // no host gets this id, so the limit for an unused id must not apply
 	return l
 }
 
@@ -196,7 +196,7 @@ func (l *line) discover(ctx context.Context, params json.RawMessage) {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
-	_ = json.Unmarshal(params, &p) // valid: the caller has read the version from it
+	_ = json.Unmarshal(params, &p) // the JSON is valid, because the caller has read the version from it
 	delete(p.Meta, "progressToken")
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -224,8 +224,8 @@ func (l *line) discover(ctx context.Context, params json.RawMessage) {
 		slices.Contains(said.Supported, stateless)
 }
 
-// adopt registers an exchange on the line, that is the shared connection to the server, and gives it the id under
-// which its request is sent there. It returns nil if too many exchanges are in progress.
+// adopt registers an exchange on the line (the connection to the server that several hosts share). It gives the request
+// the id with which it is sent to the server. It returns nil if too many exchanges are in progress.
 func (l *line) adopt(x *exchange) *exchange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,7 +241,7 @@ func (l *line) adopt(x *exchange) *exchange {
 	return x
 }
 
-// rewritten returns a request with the id and progress token that it has on the line.
+// rewritten returns a copy of a request with the id and the progress token that it has on the line.
 func (l *line) rewritten(x *exchange, q *jsonrpc.Request) *jsonrpc.Request {
 	out := *q
 	out.ID = x.own
@@ -268,12 +268,12 @@ func (l *line) rewritten(x *exchange, q *jsonrpc.Request) *jsonrpc.Request {
 }
 
 func rawID(id jsonrpc.ID) json.RawMessage {
-	b, _ := json.Marshal(id.Raw()) // an id is a string or a number
+	b, _ := json.Marshal(id.Raw()) // no error: an id is a string or a number
 	return b
 }
 
-// edited returns a JSON object with field set to value. path leads to the nested object with
-// the field. It returns a malformed object unchanged.
+// edited returns a copy of a JSON object in which a field has another value. path leads to the nested object that has
+// the field. If the object is malformed, edited returns it unchanged.
 func edited(object json.RawMessage, field string, value json.RawMessage, path ...string) json.RawMessage {
 	var m map[string]json.RawMessage
 	if len(object) > 0 && json.Unmarshal(object, &m) != nil {
@@ -294,8 +294,8 @@ func edited(object json.RawMessage, field string, value json.RawMessage, path ..
 	return b
 }
 
-// leaveExchange ends an exchange. If the server has not answered the request, leaveExchange
-// sends it a cancellation.
+// leaveExchange ends an exchange. If the server has not answered the request yet, leaveExchange tells the server that
+// the request is cancelled.
 func (l *line) leaveExchange(ctx context.Context, x *exchange) {
 	l.mu.Lock()
 	_, unanswered := l.open[x.own]
@@ -310,14 +310,14 @@ func (l *line) leaveExchange(ctx context.Context, x *exchange) {
 	}
 }
 
-// forget removes an exchange. The caller holds the session's mu.
+// forget removes an exchange from the line. The caller holds the session's mu.
 func (l *line) forget(x *exchange) {
 	delete(l.open, x.own)
 	n, _ := x.own.Raw().(int64)
 	delete(l.streams, int(n))
 }
 
-// Write passes on a message of the server, with the ids that the hosts chose.
+// Write passes a message of the server to its host, with the ids that the host chose.
 func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
 	switch m := m.(type) {
 	case *jsonrpc.Response:
@@ -331,7 +331,7 @@ func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
 		case x == nil:
 			return nil // the host has left
 		case x.stream == nil:
-			x.answer <- m // does not block: the channel has room for one answer
+			x.answer <- m // does not block, because the channel has room for one message
 			return nil
 		case x.method == "tools/list" && m.Error == nil:
 			l.tools.learn(m.Result)
@@ -343,7 +343,7 @@ func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
 		}
 		l.deliver(x, &out, true)
 	case *jsonrpc.Request:
-		if m.ID.IsValid() { // a server of this version must not send requests: it asks in its results
+		if m.ID.IsValid() { // in this version, a server must not send requests: it asks the host in its results
 			go func() {
 				_ = l.take(context.Background(), &jsonrpc.Response{ID: m.ID,
 					Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "lazaret: the client takes no requests"}})
@@ -357,9 +357,9 @@ func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// receivers returns the exchanges that a notification belongs to, each with the notification
-// as its host expects it. It returns none if no host could relate the notification to a
-// request; the notification is then dropped.
+// receivers returns the exchanges to which a notification of the server belongs. For each, it returns the notification
+// in the form that the host expects. If no host could tell to which request the notification belongs, receivers returns
+// none. Then the notification is dropped.
 func (l *line) receivers(m *jsonrpc.Request) map[*exchange]*jsonrpc.Request {
 	var p struct {
 		Token json.RawMessage            `json:"progressToken"`
@@ -388,7 +388,8 @@ func (l *line) receivers(m *jsonrpc.Request) map[*exchange]*jsonrpc.Request {
 			if string(p.Token) == own && x.token != nil {
 				give(x, edited(m.Params, "progressToken", x.token))
 			}
-		case m.Method == "notifications/tools/list_changed": // made by the proxy after a person has accepted the list
+		// the proxy sends this one after a person has accepted the list
+		case m.Method == "notifications/tools/list_changed":
 			var wants struct {
 				Tools bool `json:"toolsListChanged"`
 			}
@@ -402,7 +403,7 @@ func (l *line) receivers(m *jsonrpc.Request) map[*exchange]*jsonrpc.Request {
 	return out
 }
 
-// deliver writes a message into the response of an exchange.
+// deliver writes a message to the stream of an exchange.
 func (l *line) deliver(x *exchange, m jsonrpc.Message, last bool) {
 	b, err := jsonrpc.EncodeMessage(m)
 	if err == nil {
@@ -413,7 +414,7 @@ func (l *line) deliver(x *exchange, m jsonrpc.Message, last bool) {
 	}
 }
 
-// refusal returns the Refused error in a response, or nil if it has none.
+// refusal returns the Refused error in a response. It returns nil if there is none.
 func refusal(m jsonrpc.Message) *Refused {
 	r, ok := m.(*jsonrpc.Response)
 	if !ok || r.Error == nil {
