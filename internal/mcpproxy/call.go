@@ -16,11 +16,11 @@ import (
 	"lazaret/streams"
 )
 
-// reportTime is how long the proxy delays a tool's result at most to record the outcome.
+// reportTime is the maximum time by which the proxy delays a tool's result in order to record the outcome.
 const reportTime = 5 * time.Second
 
-// callTool proposes a tools/call, passes it on if it is allowed, and records its result as
-// an observation. It returns nil if the client has cancelled the call.
+// callTool proposes a tools/call to the arbiter. If the verdict is allow, it passes the call on and records the result
+// as an observation. It returns nil if the client has cancelled the call.
 func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *jsonrpc.Response {
 	var params struct {
 		Name      string         `json:"name"`
@@ -46,7 +46,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	again, shown := p.answeredInput(params.inputs)
 	wait, asks := p.cfg.Wait, p.takesInput(r.Params)
 	if asks && !shown {
-		wait = 0 // the client itself waits while it shows the hold's page, or it refused to show the page
+		wait = 0 // the client waited while it showed the page of the hold, or has refused to show it
 	}
 	a, passes, rep, err := p.proposeCall(ctx, &streams.Action{Head: streams.Head{Session: p.cfg.Session},
 		Tool: params.Name, Args: args, Catalogue: binding}, params.inputs, wait)
@@ -109,7 +109,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	return m
 }
 
-// propose asks for a verdict and waits for a hold to be resolved.
+// propose asks for a verdict. If it is a hold, propose waits until the hold is resolved, but at most for the time wait.
 func (p *Proxy) propose(ctx context.Context, a *streams.Action, wait time.Duration) (*client.Reply, error) {
 	return reach(ctx, p, func(ctx context.Context) (*client.Reply, error) {
 		rep, err := p.host.Decide(ctx, a)
@@ -129,8 +129,8 @@ func (p *Proxy) propose(ctx context.Context, a *streams.Action, wait time.Durati
 	})
 }
 
-// canonical returns the arguments in a form that is equal for equal arguments. Numbers keep their
-// spelling, because two different integers may be the same float64.
+// canonical returns the arguments in a canonical form, so that equal arguments have the same form. Numbers stay as they
+// are written, because two different integers may be the same float64.
 func canonical(args jsontext.Value) jsontext.Value {
 	c := args.Clone()
 	if c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) != nil {
@@ -139,23 +139,23 @@ func canonical(args jsontext.Value) jsontext.Value {
 	return c
 }
 
-// callKey identifies a call by its tool and its arguments in canonical form.
+// callKey returns a key that is the same for all calls of a tool with the same arguments.
 func callKey(tool string, args jsontext.Value) string {
 	return streams.Digest([]byte(tool + "\x00" + string(canonical(args))))
 }
 
-// proposed holds the parts of a proposal that a repeated call does not contain.
+// proposed has those parts of a held proposal that a repeat of the call does not have.
 type proposed struct {
 	id, catalogue string
-	hold          string // id of the hold, if the verdict named one
+	hold          string // id of the hold, if the verdict is a hold
 	after         uint64
-	inputs        // the answers and the state with which the call is passed on
+	inputs        // the client's answers and state with which the call is passed on
 }
 
-// proposeCall proposes a call, and waits for a hold to be resolved. If equal calls were held before, proposeCall
-// proposes one of those again in place of the new call: the one whose hold the client showed on its page, or else the
-// first one whose hold is resolved by now. It returns the action and the inputs of the proposal. While the hold is
-// open, the proxy remembers the proposal.
+// proposeCall proposes a call, and waits until a hold is resolved. If equal calls were held before, it proposes one of
+// them again instead of the new one, so that an approval of its hold applies. It chooses the one whose hold the client
+// showed on its page, or else the first one whose hold is resolved. It returns the action and the inputs of the
+// proposal. As long as the hold is open, the proxy remembers the proposal.
 func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs, wait time.Duration) (
 	a *streams.Action, passes inputs, rep *client.Reply, err error) {
 	key := callKey(call.Tool, call.Args)
@@ -170,7 +170,7 @@ func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs
 		held, more := p.take(key, hold)
 		if held.id == "" {
 			if a != nil {
-				return a, passes, rep, err // a concurrent call took the other held proposals
+				return a, passes, rep, err // another call has taken the other held proposals at the same time
 			}
 			held = proposed{id: client.NewID(), catalogue: call.Catalogue, after: p.host.LastAcknowledged()}
 		}
@@ -201,9 +201,9 @@ func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs
 	}
 }
 
-// take removes a remembered proposal of an equal call and returns it. It removes the proposal so that one
-// approval lets one call through. It prefers the proposal whose hold is hold, and otherwise returns the
-// oldest. more reports whether other remembered proposals should be tried too.
+// take returns a remembered proposal of an equal call, and removes it so that one approval lets only one call through.
+// If one of the proposals has the hold hold, take returns this one, and otherwise the oldest. more reports whether the
+// caller should also try the other remembered proposals.
 func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,12 +226,12 @@ func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 
 // Limits of remembered held calls.
 const (
-	maxPending = 1 << 18 // held proposals of all calls; together they take about 60 MB
+	maxPending = 1 << 18 // number of held proposals of all calls; together they need about 60 MB of memory
 	maxEqual   = 8       // held proposals of equal calls
 )
 
-// put remembers held proposals that take returned. It puts them before the others of the same call, because
-// they are older.
+// put remembers held proposals that take has returned. It puts them before the other proposals of the same call,
+// because they are older.
 func (p *Proxy) put(key string, held ...proposed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,7 +245,7 @@ func (p *Proxy) put(key string, held ...proposed) {
 	p.remembered += len(all) - len(before)
 }
 
-// withdraw cancels a proposal whose caller no longer waits.
+// withdraw cancels a proposal because its caller does not wait any more.
 func (p *Proxy) withdraw(a *streams.Action, rep *client.Reply) {
 	if rep != nil && !client.Open(rep) {
 		return
@@ -265,8 +265,8 @@ func (p *Proxy) report(a *streams.Action, rep *client.Reply, status string) {
 	}
 }
 
-// metaOf returns the _meta of a client's request for use in a request of the proxy's own. It leaves out the progress
-// token, which belongs to the client's request only.
+// metaOf returns the _meta of a client's request. The proxy uses it in a request of its own. The progress token is left
+// out, because it belongs only to the client's request.
 func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -278,17 +278,18 @@ func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	return p.Meta
 }
 
-// refusal is the reason, given to the model, why a call or a listing was refused.
+// refusal says why a call or a list of tools was refused. The reason is for the model.
 type refusal struct {
 	rep    *client.Reply
 	err    error
 	action string
-	done   bool // the call was executed, but its result is withheld
-	// what names the refused thing in the text for the model; empty: the tool.
+	done   bool // the call was carried out, but its result is not shown
+	// what is the name, in the text for the model, of what was refused. If it is empty, that is the tool.
 	what string
 }
 
-// MetaKey is the _meta field with the verdict in results that the proxy makes. It is meant for hosts.
+// MetaKey is the name of a field in the _meta of results that the proxy itself makes. The field has the verdict. It is
+// meant for hosts.
 const MetaKey = ownMeta + "verdict"
 
 // verdictMeta is the value of MetaKey.
@@ -362,7 +363,7 @@ func (f *refusal) result(id jsonrpc.ID, tool string) *jsonrpc.Response {
 	result := map[string]any{
 		"content": []map[string]string{{"type": "text", "text": b.String()}},
 		"isError": true,
-		// Every result has it since 2026-07-28. Clients of earlier versions ignore it.
+		// Since version 2026-07-28, each result must have this field. Clients of earlier versions ignore it.
 		"resultType": "complete",
 		"_meta":      map[string]any{MetaKey: meta},
 	}

@@ -40,7 +40,7 @@ func TestMoreThan4096HeldCallsAreRemembered(t *testing.T) {
 	}
 }
 
-// The limit is on the memory that they take, so equal calls count as well.
+// The limit of remembered calls is for the memory that they need. So each of several equal calls must count.
 func TestTheLimitOfHeldCallsCountsEqualOnes(t *testing.T) {
 	p := &Proxy{pending: make(map[string][]proposed)}
 	for i := range 2 * maxEqual {

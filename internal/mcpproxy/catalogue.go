@@ -24,30 +24,30 @@ import (
 const (
 	maxPages = 64
 	maxTools = 2048
-	// listWait is the longest time that a tools/list waits for an approval: clients list tools while
-	// they start.
+	// listWait is the maximum time for which a tools/list waits for an approval. It is short, because clients list the
+	// tools while they start.
 	listWait = 3 * time.Second
-	// maxRenewals is how often a catalogue is proposed again at most after its hold has expired.
+	// maxRenewals is the maximum number of times that a catalogue is proposed again after its hold has expired.
 	maxRenewals = 32
-	// catalogueSession is the session of all proposals of catalogues, so that each run of a proxy makes
-	// the same proposal.
+	// catalogueSession is the session of all proposals of catalogues. It is the same in each run of a proxy, so that
+	// each run makes the same proposal.
 	catalogueSession = "mcp-tools"
 )
 
-// catalogue is the server's list of tools and its approval state.
+// catalogue is the server's list of tools, with the verdict on it.
 //
-// The acceptance is stored only in the ledger: the proposal's id is derived from the list's digest, and
-// asking again with the same id gives the same verdict.
+// That a list is accepted is stored only in the ledger. The id of the proposal is derived from the digest of the list.
+// So a proposal of the same list has the same id, and gets the same verdict.
 type catalogue struct {
 	p    *Proxy
 	gen  atomic.Int64  // incremented when the server reports changed tools
 	lock chan struct{} // guards the fields below
 
-	seen    int64 // gen at the last listing; -1 if never listed
+	seen    int64 // value of gen when the tools were last listed; -1 if they never were
 	digest  string
-	binding string                     // digest of the list and of the server's command; each call of a tool carries it
+	binding string                     // digest of the list and of the server's command; each call of a tool has it
 	first   map[string]json.RawMessage // the first page's result, without its tools
-	said    []string                   // texts of the first page outside its tools that were recorded
+	said    []string                   // those texts of the first page that are not part of a tool, and were recorded
 	raw     []json.RawMessage
 	names   map[string]bool
 	action  *streams.Action
@@ -63,8 +63,8 @@ func newCatalogue(p *Proxy) *catalogue {
 
 func (c *catalogue) changed() { c.gen.Add(1) }
 
-// offered returns the names of the accepted tools and the binding of their list. If the list is not accepted,
-// it returns why. If fresh is set, it lists the tools again even if the server reported no change.
+// offered returns the names of the accepted tools and the binding of their list. If the list is not accepted, it
+// returns the reason. fresh makes it list the tools again even if the server has not reported a change.
 func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool,
 	wait time.Duration) (names map[string]bool, binding string, why *refusal) {
 	select {
@@ -99,14 +99,15 @@ func (c *catalogue) result(ctx context.Context, r *jsonrpc.Request) (json.RawMes
 	if why != nil || c.raw == nil {
 		out["tools"] = []json.RawMessage{}
 	}
-	// Clients must not cache the list: the proxy asks the server each time.
+	// Clients must not cache the list, because the proxy asks the server each time.
 	if out["ttlMs"] != nil {
 		out["ttlMs"], out["cacheScope"] = 0, "private"
 	}
 	return json.Marshal(out)
 }
 
-// settle lists the tools if they may have changed, and determines whether the list is accepted.
+// settle lists the tools again if they may have changed. Then it asks whether the list is accepted. If not, it returns
+// the reason.
 func (c *catalogue) settle(ctx context.Context, meta map[string]json.RawMessage, fresh bool,
 	wait time.Duration) *refusal {
 	if gen := c.gen.Load(); fresh || c.seen != gen {
@@ -138,7 +139,7 @@ func (c *catalogue) label() string {
 	return fmt.Sprintf("every tool of server %q, whose list of tools has to be accepted first,", c.p.serverName())
 }
 
-// list reads all pages and publishes the catalogue if it changed.
+// list reads all pages of the list from the server. If the list has changed, list publishes it.
 func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) error {
 	if err := c.p.discover(ctx, meta); err != nil {
 		return fmt.Errorf("asking the server for its name: %w", err)
@@ -216,11 +217,11 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 	return nil
 }
 
-// listRecord is a published list of tools. The intake has acknowledged it, but ingest may still reject
-// it. Ingest reports that in the live feed before it decides on the proposal to accept the list.
+// listRecord is a list of tools that was published. The intake has acknowledged it, but ingest may still reject it. If
+// so, the live feed says that before ingest decides on the proposal to accept the list.
 type listRecord struct {
 	id, session string
-	said        bool // the withholding of a rejected list is recorded
+	said        bool // it was recorded that the rejected list was not shown
 	why         chan client.Rejected
 	stop        func() error
 }
@@ -247,7 +248,7 @@ func (p *Proxy) record(ctx context.Context, e *streams.Tools) (*listRecord, erro
 	return r, nil
 }
 
-// rejected returns why ingest rejected the list, or nil if no rejection has come yet.
+// rejected returns the reason why ingest has rejected the list. It returns nil if the live feed has not said that.
 func (r *listRecord) rejected() *client.Rejected {
 	if r == nil {
 		return nil
@@ -261,8 +262,8 @@ func (r *listRecord) rejected() *client.Rejected {
 	}
 }
 
-// withheld records, under the id of a rejected list, that no model saw the list. Without this record, ingest must
-// assume that a model saw it, and proposals in the session are held.
+// withheld records that no model saw a rejected list. It uses the id of the list. Without this record, ingest must
+// assume that a model saw the list, and holds the proposals in the session.
 func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	if r.said || !why.Unseen {
 		return
@@ -285,7 +286,7 @@ func (r *listRecord) close() {
 	}
 }
 
-// page is one page of a list of tools.
+// page is one page of a server's list of tools.
 type page struct {
 	tools  []streams.Tool
 	raw    []json.RawMessage          // tools as the server wrote them
@@ -329,14 +330,14 @@ func readPage(result json.RawMessage) (*page, error) {
 	return p, nil
 }
 
-// pageNames and toolNames are the fields of a page and of a tool that are passed on.
-// readPage and shownTool drop all other fields.
+// pageNames and toolNames are the fields of a page and of a tool that are passed on. readPage and shownTool remove all
+// other fields.
 var (
 	pageNames = text.Set("_meta cacheScope resultType ttlMs")
 	toolNames = text.Set("_meta annotations description execution icons inputSchema name outputSchema title")
 )
 
-// shownTool is a tool as it is passed on.
+// shownTool returns a tool in the form in which it is passed on to the client.
 func shownTool(raw json.RawMessage) (json.RawMessage, error) {
 	var t map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &t); err != nil {
@@ -349,8 +350,8 @@ func shownTool(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(t)
 }
 
-// readTool returns a tool as it is recorded, for rules and people. It includes every part
-// that a model may be shown, such as the title and the output's schema.
+// readTool returns a tool in the form in which it is recorded for rules and people. This has every part that a model
+// may see, also the title and the schema of the output.
 func readTool(raw json.RawMessage) (streams.Tool, error) {
 	var t struct {
 		Name        string         `json:"name"`
@@ -378,7 +379,8 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 	if t.Title != "" && t.Title != t.Name {
 		out.Description = t.Title + "\n" + t.Description
 	}
-	// A person accepts everything that is passed on, so the digest covers these parts too.
+	// A person accepts everything that is passed on. So these parts are added to the schema, which is a part of the
+	// digest.
 	if len(t.Output) > 0 || len(t.Meta) > 0 || len(t.Icons) > 0 || len(t.Execution) > 0 {
 		out.InputSchema = jsontext.Value(`{"input":` + orNull(t.Input))
 		more := map[string]jsontext.Value{"output": t.Output, "_meta": t.Meta, "icons": t.Icons, "execution": t.Execution}
@@ -408,7 +410,7 @@ func orNull(v jsontext.Value) string {
 	return string(v)
 }
 
-// proposalOf returns the action that proposes to accept a server's catalogue. binding is a digest of the
+// proposalOf returns the action by which a person is asked to accept a server's catalogue. binding is a digest of the
 // catalogue and of the command that starts the server.
 func proposalOf(server, instructions, digest string, tools []streams.Tool, command []string) (a *streams.Action,
 	binding string, err error) {
@@ -423,21 +425,21 @@ func proposalOf(server, instructions, digest string, tools []streams.Tool, comma
 	if err != nil {
 		return nil, "", err
 	}
-	level := beliefs.L4 // a person must accept it under any policy
+	level := beliefs.L4 // at this level a person must accept the list under any policy
 	binding = args.Binding()
 	return &streams.Action{Head: streams.Head{ID: "tools-" + strings.TrimPrefix(binding, "sha256:")[:40],
 		Session: catalogueSession},
 		Tool: streams.ApproveTools, Args: body, Level: &level}, binding, nil
 }
 
-// Limits on the command shown with a catalogue.
+// Limits for the command that is shown together with a catalogue.
 const (
 	maxCommand     = 64  // words
 	maxCommandWord = 300 // bytes
 )
 
-// masked returns a command in which digests replace the secrets, so that commands with
-// different secrets still differ. One digest replaces all words after the first maxCommand.
+// masked returns a command in which each secret is replaced by a digest. So two commands with different secrets still
+// differ. All words after the first maxCommand are replaced by one digest.
 func masked(command []string) []string {
 	out := make([]string, 0, len(command))
 	secret := false
@@ -456,24 +458,23 @@ func masked(command []string) []string {
 		}):
 			w = "secret:" + streams.Digest([]byte(w))
 		}
-		// The value after a secret option is masked even if it looks like an option. In --no-auth --token
-		// T, the words --token and T are both masked.
+		// The word after an option for a secret is masked even if it looks like an option. So in --no-auth --token T,
+		// both --token and T are masked.
 		secret = !assigned && strings.HasPrefix(name, "-") && secretName(name)
 		out = append(out, w)
 	}
 	return out
 }
 
-// secretName reports whether the name of an option or variable suggests that its value is a
-// secret.
+// secretName reports whether the value of an option or a variable with this name is probably a secret.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"token", "secret", "password", "passwd", "key", "credential", "auth"},
 		func(s string) bool { return strings.Contains(name, s) })
 }
 
-// propose asks for a verdict on the catalogue. If the hold of an earlier proposal has ended,
-// propose makes a new proposal under the next id.
+// propose asks for a verdict on the catalogue. If the hold of an earlier proposal has ended without an approval,
+// propose proposes the catalogue under another id.
 func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 	id := c.action.ID
 	base := strings.SplitN(strings.TrimPrefix(id, "tools-"), "-", 2)[0]
@@ -507,8 +508,8 @@ func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// ended reports whether the catalogue must be proposed under a new id: its hold expired or was withdrawn, or
-// another version of this program has used the id for something else.
+// ended reports whether the catalogue must be proposed under another id. That is so if its hold has expired or was
+// cancelled, or if another version of this program used the id for another proposal.
 func ended(rep *client.Reply) bool {
 	for _, r := range rep.Entry.Reasons {
 		if r.Code == streams.CodeExpired || r.Code == streams.CodeCancelled || r.Code == streams.CodeInvalid {
@@ -518,7 +519,8 @@ func ended(rep *client.Reply) bool {
 	return false
 }
 
-// await waits in the background until the catalogue is accepted, and then notifies the client.
+// await waits in the background until the catalogue is accepted. Then it tells the client that the list of tools has
+// changed.
 func (c *catalogue) await() {
 	if c.waiting == c.digest {
 		return
@@ -539,7 +541,7 @@ func (c *catalogue) await() {
 	})
 }
 
-// listTools answers a tools/list with all pages at once.
+// listTools answers a tools/list. The answer has the tools of all pages.
 func (p *Proxy) listTools(ctx context.Context, _ *call, r *jsonrpc.Request) *jsonrpc.Response {
 	result, err := p.tools.result(ctx, r)
 	var wire *jsonrpc.Error

@@ -11,9 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzCatalogue checks that a page of a server's list of tools is either parsed or refused completely.
-// Every parsed catalogue gives an event that the intake accepts, and a proposal whose digest is the
-// same for the same page.
+// FuzzCatalogue reads random pages of a server's list of tools. A page must be parsed or refused as a whole. If it is
+// parsed, the event about it must be one that the intake accepts, and its proposal must have the same digest each time.
 func FuzzCatalogue(f *testing.F) {
 	f.Add([]byte(`{"tools":[{"name":"t","title":"T","description":"d","inputSchema":{"type":"object"},"outputSchema":{"b":1,"a":2},"annotations":{"readOnlyHint":true}}],"nextCursor":"n"}`))
 	f.Add([]byte(`null`))
@@ -53,7 +52,7 @@ func FuzzCatalogue(f *testing.F) {
 	})
 }
 
-// FuzzMessage processes arbitrary responses of a server and calls of a client.
+// FuzzMessage handles random responses of a server and random calls of a client. The proxy must not panic.
 func FuzzMessage(f *testing.F) {
 	f.Add("initialize", []byte(`{"instructions":"i","serverInfo":{"name":"n"},"capabilities":{"tools":{}}}`))
 	f.Add("resources/read", []byte(`{"contents":[{"uri":"u","text":"t","blob":"QUFB"}]}`))

@@ -12,31 +12,31 @@ import (
 	"lazaret/streams"
 )
 
-// Since version 2026-07-28 a server sends no requests to a client. It answers a call with
-// input_required, and the client repeats the call with its answers (multi round-trip requests,
-// SEP-2322). The proxy uses that to show the page of a hold.
+// Since version 2026-07-28 of MCP, a server sends no requests to a client. Instead, it answers a call with
+// input_required. The client then repeats the call with its answers (multi round-trip requests, SEP-2322). The proxy
+// uses that to show the page of a hold to the user.
 
-// sinceInputs is the first version of the protocol in which calls may require input.
+// sinceInputs is the first protocol version in which the answer to a call may be input_required.
 const sinceInputs = "2026-07-28"
 
-// approvalInput is the id of the proxy's question in inputRequests.
+// approvalInput is the id, in inputRequests, of the question that the proxy asks.
 const approvalInput = "lazaret-approval"
 
-// inputs are the fields of a repeated call: the client's answers, and the requestState that the client
-// returns unchanged.
+// inputs are the fields that only a repeated call has: the answers of the client, and the requestState, which the
+// client returns unchanged.
 type inputs struct {
 	Responses json.RawMessage `json:"inputResponses,omitempty"`
 	State     string          `json:"requestState,omitempty"`
 }
 
-// stateless reports whether the _meta of a request names a protocol version without initialize.
+// stateless reports whether the _meta of a request names a protocol version that has no initialize.
 func stateless(meta map[string]json.RawMessage) bool {
 	var version string
 	return json.Unmarshal(meta[mcp.MetaKeyProtocolVersion], &version) == nil && version >= sinceInputs
 }
 
-// takesInput reports whether an approval page is configured, and the client of a request
-// can show it when the answer is input_required.
+// takesInput reports whether the proxy may answer a held call with input_required. For that, an approval page must be
+// configured, and the client must be able to show it.
 func (p *Proxy) takesInput(params json.RawMessage) bool {
 	meta := metaOf(params)
 	var can struct {
@@ -48,15 +48,15 @@ func (p *Proxy) takesInput(params json.RawMessage) bool {
 		json.Unmarshal(meta[mcp.MetaKeyClientCapabilities], &can) == nil && can.Elicitation.URL != nil
 }
 
-// statePrefix returns the beginning of each requestState that the proxy gives to a client. It stays the same
-// when the proxy restarts. It differs from the prefix of another proxy between this one and the server.
+// statePrefix returns the beginning of each requestState that this proxy gives to a client. It does not change when the
+// proxy restarts. If there is another proxy between this one and the server, the two have different prefixes.
 func (p *Proxy) statePrefix() string {
 	about := append([]string{p.cfg.ApprovalURL}, p.cfg.Command...)
 	return "lazaret-" + streams.Digest([]byte(strings.Join(about, "\x00"))) + "-"
 }
 
-// answeredInput reports whether a call answers the proxy's own question, and whether the
-// client showed the page.
+// answeredInput reports in own whether a call answers the question of this proxy, and in shown whether the client
+// showed the page.
 func (p *Proxy) answeredInput(in inputs) (own, shown bool) {
 	if !strings.HasPrefix(in.State, p.statePrefix()) {
 		return false, false
@@ -67,7 +67,7 @@ func (p *Proxy) answeredInput(in inputs) (own, shown bool) {
 	return true, json.Unmarshal(in.Responses, &said) == nil && said[approvalInput].Action == "accept"
 }
 
-// askForInput returns the answer to a held call that makes the client show the hold's page.
+// askForInput returns an answer to a held call that makes the client show the page of the hold.
 func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply) *jsonrpc.Response {
 	body, err := json.Marshal(map[string]any{
 		"resultType": "input_required",
@@ -81,7 +81,7 @@ func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply)
 	return &jsonrpc.Response{ID: id, Result: body}
 }
 
-// withInputs returns a copy of a request with other inputs.
+// withInputs returns a copy of a request that has other inputs.
 func withInputs(r *jsonrpc.Request, in inputs) (*jsonrpc.Request, error) {
 	var params, mine map[string]json.RawMessage
 	body, err := json.Marshal(in)

@@ -9,9 +9,10 @@ import (
 	"lazaret/internal/mcpwire"
 )
 
-// The proxy records a large answer in parts, and passes it on as a whole. It needs several copies of the answer
-// in memory. So all proxies of a process share a limit for the bytes of large answers. While the limit is
-// exceeded, a proxy that has received a large answer reads no further message of its server.
+// The proxy records a large answer in parts, but passes it on as a whole. For that, it needs several copies of the
+// answer in memory. So there is a limit for the bytes of all large answers in a process, which may run several proxies.
+// If another large answer would exceed the limit, the proxy that received it waits, and meanwhile reads no message of
+// its server.
 const (
 	largeAnswer = 1 << 20 // bytes; smaller answers are not counted
 	largeBound  = mcpwire.MaxMessage
@@ -19,8 +20,8 @@ const (
 
 var large = semaphore.NewWeighted(largeBound)
 
-// enter waits until the limit of large answers has room for an answer. It returns false if the answer came
-// twice, if its call was cancelled, or if ctx ended.
+// enter waits until the limit has room for a large answer. It returns false in three cases: the call has an answer
+// already, the call was cancelled, or ctx has ended.
 func (p *Proxy) enter(ctx context.Context, c *call, m *jsonrpc.Response) bool {
 	n := min(int64(len(m.Result)), largeBound)
 	if n < largeAnswer {
@@ -42,7 +43,7 @@ func (p *Proxy) enter(ctx context.Context, c *call, m *jsonrpc.Response) bool {
 	return true
 }
 
-// leave releases the room of a call's answer.
+// leave gives back the room that a call's answer has in the limit.
 func (p *Proxy) leave(c *call) {
 	p.mu.Lock()
 	n := c.size

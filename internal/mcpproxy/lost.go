@@ -9,17 +9,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// Limits on how long a client waits after the server or the pipeline is lost.
+// Limits on the time for which a client waits after the server or the pipeline was lost.
 const (
 	abandonTime = 10 * time.Second
-	// silence is how long NATS may be disconnected before a call that waits for the pipeline fails. It
-	// covers an immediate restart of the NATS server.
+	// silence is the time for which NATS may be disconnected. After that, a call that waits for the pipeline fails. It
+	// is long enough for a restart of the NATS server.
 	silence = 700 * time.Millisecond
 )
 
-// abandon answers the client's waiting requests with an error after the server has ended. It
-// records the outcome "error" for each tools/call that the server had received. If the server
-// failed, abandon returns the server's error.
+// abandon is called after the server has ended. It answers the waiting requests of the client with an error. For each
+// tools/call that the server had received, it records the outcome "error". If the server has failed, abandon returns
+// the server's error.
 func (p *Proxy) abandon(err error) error {
 	text := "the server ended before it answered"
 	if err != nil {
@@ -40,7 +40,8 @@ func (p *Proxy) abandon(err error) error {
 		if q.to != p.down {
 			continue
 		}
-		q.answer <- fault(id, jsonrpc.CodeInternalError, text) // does not block: the channel has room for one
+		// does not block, because the channel has room for one response
+		q.answer <- fault(id, jsonrpc.CodeInternalError, text)
 		delete(p.own, id)
 	}
 	p.mu.Unlock()
@@ -63,7 +64,7 @@ func (p *Proxy) abandon(err error) error {
 
 var errUnreachable = errors.New("the pipeline cannot be reached: the connection with NATS is lost")
 
-// reach calls f, and cancels it when NATS has been disconnected for too long.
+// reach calls f. It cancels f if NATS has been disconnected for too long.
 func reach[T any](ctx context.Context, p *Proxy, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

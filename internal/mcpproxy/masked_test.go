@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// If an option without a value has a name like a secret's, the value of the next option is still
-// masked.
+// If an option without a value has a name like that of a secret, the word after it looks like its value but is another
+// option. The value of this other option must be masked too.
 func TestASecretBehindAnOptionWithoutAValueIsMasked(t *testing.T) {
 	for _, command := range [][]string{
 		{"server", "--token", "hunter2"},

@@ -22,12 +22,12 @@ import (
 	"lazaret/streams"
 )
 
-// maxArgs is how many bytes of a call's arguments an observation contains at most. The proposal of the call
-// contains all of them.
+// maxArgs is the maximum number of bytes of a call's arguments in an observation. The proposal of the call has all of
+// them.
 const maxArgs = 32 << 10
 
-// shown records the texts in a response that a model may read. It returns the response to
-// pass on. If the texts could not be recorded, that is an error response.
+// shown records those texts in a response that a model may read. It returns the response to pass on. If the texts
+// cannot be recorded, this is an error instead.
 func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrpc.Response {
 	if err := vetResponse(m); err != nil {
 		return fault(m.ID, jsonrpc.CodeInternalError, p.refused(ctx, c.method, "", err).Error())
@@ -57,9 +57,9 @@ func source(c *call) string {
 	return at.URI
 }
 
-// words returns the text in a response that a model may read, as a list of blocks. In the response
-// to initialize, the instructions are a block of their own. In resources/read, each resource is
-// one. All other text is one more block.
+// words returns the texts in a response that a model may read, as a list of blocks. In the response to initialize, the
+// instructions are one block. In the response to resources/read, each resource is one block. All other texts of the
+// response together are one more block.
 func words(method string, m *jsonrpc.Response) (out []string) {
 	if m.Error != nil {
 		return []string{errorText(m.Error)}
@@ -89,12 +89,12 @@ func words(method string, m *jsonrpc.Response) (out []string) {
 	return append(out, together(walk(nil, "", r, false))...)
 }
 
-// serverInfo is the _meta field that identifies the server in a result, in protocol versions without
-// initialize.
+// serverInfo is the name of a field in the _meta of a result. It says which server made the result, in protocol
+// versions without initialize.
 const serverInfo = "io.modelcontextprotocol/serverInfo"
 
-// withoutServerInfo decodes a result and removes its serverInfo, which recordServerInfo records
-// separately.
+// withoutServerInfo decodes a result and removes its serverInfo. The serverInfo is left out because recordServerInfo
+// records it.
 func withoutServerInfo(result json.RawMessage) (map[string]any, bool) {
 	r, ok := decoded(result).(map[string]any)
 	if meta, _ := r["_meta"].(map[string]any); meta != nil {
@@ -103,7 +103,7 @@ func withoutServerInfo(result json.RawMessage) (map[string]any, bool) {
 	return r, ok
 }
 
-// recordServerInfo records the serverInfo of a result if it changed.
+// recordServerInfo records the serverInfo of a result, if it is not the one that was recorded last.
 func (p *Proxy) recordServerInfo(ctx context.Context, result json.RawMessage) error {
 	var r struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -127,7 +127,7 @@ func (p *Proxy) recordServerInfo(ctx context.Context, result json.RawMessage) er
 	return nil
 }
 
-// together joins words into one block; it returns nil if they are blank.
+// together joins words into one block. If they are blank, it returns nil.
 func together(words []string) []string {
 	if text := strings.Join(words, "\n"); strings.TrimSpace(text) != "" {
 		return []string{text}
@@ -135,7 +135,7 @@ func together(words []string) []string {
 	return nil
 }
 
-// discover asks the server for its name and instructions, if its client has not done so. In versions
+// discover asks the server for its name and its instructions if the client has not done so. In protocol versions
 // without initialize, a client may begin with any request.
 func (p *Proxy) discover(ctx context.Context, meta map[string]json.RawMessage) error {
 	p.mu.Lock()
@@ -156,8 +156,8 @@ func (p *Proxy) discover(ctx context.Context, meta map[string]json.RawMessage) e
 	return p.observe(ctx, method, "", "", nil, words(method, m))
 }
 
-// introduced stores the server's name and instructions from its response to initialize. It adds the capability
-// listChanged for tools to the response, because the list of tools changes when a person accepts it.
+// introduced stores the server's name and instructions from the response to initialize. It adds to the response that
+// the list of tools may change (listChanged), because it changes when a person accepts it.
 func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(m.Result, &all) != nil {
@@ -208,9 +208,9 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	return &out
 }
 
-// instructed stores the server's instructions. If they changed, its tools must be accepted again.
+// instructed stores the server's instructions. If they have changed, a person must accept the tools again.
 func (p *Proxy) instructed(raw json.RawMessage) {
-	said := string(raw) // for instructions that are not a string: their JSON
+	said := string(raw) // if the instructions are not a string, their JSON is used
 	var text *string
 	if len(raw) > 0 && json.Unmarshal(raw, &text) == nil {
 		if said = ""; text != nil {
@@ -225,8 +225,8 @@ func (p *Proxy) instructed(raw json.RawMessage) {
 	}
 }
 
-// observe records words as observations and returns once all of them are in the ledger.
-// Without words it records nothing.
+// observe records words as observations. It returns when all of them are in the ledger. If there are no words, it
+// records nothing.
 func (p *Proxy) observe(ctx context.Context, tool, call, source string, args json.RawMessage, words []string) error {
 	blocks := make([]streams.Block, 0, len(words))
 	for _, w := range words {
@@ -260,9 +260,8 @@ func (p *Proxy) publish(ctx context.Context, tool, call, source string, args jso
 	return nil
 }
 
-// submit records one observation. If it is rejected, submit records under the same id that
-// the content was withheld. Without that record, ingest must assume that a model saw the
-// content, and proposals in the session are held.
+// submit records one observation. If ingest rejects it, submit records, with the same id, that the content was not
+// shown. Without this record, ingest must assume that a model saw the content, and holds the proposals in the session.
 func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 	rep, err := p.host.Submit(ctx, p.cfg.Origin, o)
 	if err == nil || client.Stored(rep, err) && !rep.Unseen {
@@ -282,12 +281,12 @@ func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 	return err
 }
 
-// resultBlocks returns the blocks of a tool's result: text unchanged, and the readable parts of other
-// content. Images, audio and other binary data become digests.
+// resultBlocks returns the blocks of a tool's result. A block of text is unchanged. Of other content, a block has the
+// parts that can be read. Images, audio and other binary data are replaced by digests.
 func resultBlocks(result json.RawMessage) []streams.Block {
 	rest, ok := withoutServerInfo(result)
 	if !ok {
-		return joined("", content.All(result)) // not a tool result of a known form
+		return joined("", content.All(result)) // the result does not have a form that is known
 	}
 	var out []streams.Block
 	var more []string // all other text
@@ -313,21 +312,21 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 			continue
 		}
 		for _, w := range content.All(json.RawMessage(b.Text)) {
-			said[w] = strings.Contains(b.Text, w) // structured content may repeat the text as JSON
+			said[w] = strings.Contains(b.Text, w) // the structured content may contain the text again, as JSON
 		}
 	}
 	fresh := slices.DeleteFunc(walk(more, "", rest, false), func(w string) bool { return said[w] })
 	if !slices.ContainsFunc(fresh, func(w string) bool { return undefined(w) && w != "result" }) {
-		return out // all that is left are field names of the protocol
+		return out // nothing is left except names of fields that the protocol defines
 	}
 	return append(out, joined("structured", fresh)...)
 }
 
-// plain lists enumeration values of the protocol, which are not recorded.
+// plain are values that the protocol defines. They are not recorded.
 var plain = text.Set(`assistant system user text image audio resource resource_link tool_use tool_result complete
 	input_required private public debug info notice warning error critical alert emergency`)
 
-// decoded returns a JSON value with numbers as written, or nil if it is malformed.
+// decoded returns a JSON value in which numbers are as written. If the JSON is malformed, it returns nil.
 func decoded(raw json.RawMessage) (v any) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -337,12 +336,12 @@ func decoded(raw json.RawMessage) (v any) {
 	return v
 }
 
-// spoken returns the readable texts of a part of a message; see walk.
+// spoken returns the texts in a part of a message that a model may read; see walk.
 func spoken(raw json.RawMessage) []string { return walk(nil, "", decoded(raw), false) }
 
-// walk appends the readable content of a protocol value to out: all strings, names that the protocol
-// does not define, and numbers under such names. If all is set, every name counts as undefined. A
-// description replaces base64 data.
+// walk appends to out what a model may read in a value: all strings, the names that the protocol does not define, and
+// numbers under such names. name is the name of the value. If all is set, each name is treated as one that the protocol
+// does not define. Base64 data is replaced by a description.
 func walk(out []string, name string, v any, all bool) []string {
 	switch v := v.(type) {
 	case string:
@@ -371,8 +370,8 @@ func walk(out []string, name string, v any, all bool) []string {
 	return out
 }
 
-// strip removes base64 data from a block or resource and returns a description of it. If the data is
-// text, it returns the text too.
+// strip removes the base64 data from a block or a resource. It returns a description of the data and, if the data is
+// text, the text.
 func strip(c map[string]any) (out []string) {
 	k := "blob"
 	if c["type"] == "image" || c["type"] == "audio" {
@@ -402,8 +401,8 @@ func decodeBase64(s string) ([]byte, error) {
 		"").Replace(s))
 }
 
-// asText returns data as text if its type is a text type or most of it is text; otherwise "". Invalid
-// characters are dropped.
+// asText returns data as text if its media type is that of a text, or if most of the data is text. Otherwise it returns
+// "". Invalid characters are dropped.
 func asText(b []byte, kind string) string {
 	kind = strings.ToLower(kind)
 	odd := 0

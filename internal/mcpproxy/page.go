@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// approver records whether a client can open a URL for its user. The client declares this in initialize
-// (elicitation.url, since 2025-11-25).
+// approver records whether the client can open a URL for its user. A client says so in initialize (elicitation.url,
+// since version 2025-11-25).
 func (p *Proxy) approver(r *jsonrpc.Request) {
 	var said struct {
 		Capabilities struct {
@@ -28,9 +28,9 @@ func (p *Proxy) approver(r *jsonrpc.Request) {
 	p.mu.Unlock()
 }
 
-// page asks the client to open the approval page of a hold, if the client can open a URL and a page is
-// configured. The client's answer does not affect the hold. When the hold has ended, the caller calls over,
-// which tells the client.
+// page asks the client to open the approval page of a hold. It does so only if the client can open a URL and an
+// approval page is configured. The client's answer has no effect on the hold. When the hold has ended, the caller must
+// call over, which tells the client that.
 func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) (over func(then *client.Reply)) {
 	p.mu.Lock()
 	asks := p.asks && p.cfg.ApprovalURL != ""
@@ -56,7 +56,7 @@ func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) 
 	}
 }
 
-// pageOf returns the params of the request that asks a client to show the page of a hold.
+// pageOf returns the params of a request that asks a client to show the approval page of a hold.
 func (p *Proxy) pageOf(a *streams.Action, rep *client.Reply) map[string]any {
 	hold := rep.Entry.Hold.ID
 	return map[string]any{

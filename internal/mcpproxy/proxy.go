@@ -24,33 +24,33 @@ import (
 
 // Config configures a proxy.
 type Config struct {
-	// Server is the name of the MCP server in catalogues and observations. The default is the name in
-	// the server's introduction.
+	// Server is the name of the MCP server in catalogues and observations. The default is the name by which the server
+	// introduces itself.
 	Server string
-	// Command is the command that starts the server. A person accepts it together with the
-	// tools.
+	// Command is the command that starts the server. A person who accepts the tools accepts the command too.
 	Command []string
-	// Session is the session of this run's events. The default is a new id.
+	// Session is the session of the events of this run. The default is a new id.
 	Session string
-	// Origin is the origin of all content from the server. The default is tool.
+	// Origin is the origin of all content that comes from the server. The default is tool.
 	Origin beliefs.Origin
-	// Wait is how long a held call waits for an approval. MCP clients have their own timeouts, often 60
-	// s.
+	// Wait is the maximum time for which a held call waits for an approval. MCP clients have time limits of their own,
+	// often 60 s.
 	Wait time.Duration
-	// Publish is the timeout for the acknowledgment of an observation. The default is 20 s.
+	// Publish is the time limit for the acknowledgement of an observation. The default is 20 s.
 	Publish time.Duration
-	// ApprovalURL is the URL of the approval page of a hold, where {hold} stands for its id. Clients
-	// that can open a URL show it to their user. Empty means no page.
+	// ApprovalURL is the URL of the approval page of a hold. In it, {hold} is replaced by the hold's id. A client that
+	// can open a URL shows the page to its user. If ApprovalURL is empty, there is no page.
 	ApprovalURL string
-	// Pass are methods of extensions whose requests and notifications are passed on without a verdict.
+	// Pass are methods of extensions of the protocol. Requests and notifications with these methods are passed on
+	// without a verdict.
 	Pass []string
 	Log  *slog.Logger
 }
 
-// DefaultWait is below the usual client timeout of 60 s.
+// DefaultWait is less than 60 s, which is the usual time limit of clients.
 const DefaultWait = 45 * time.Second
 
-// Proxy is one connection of a client with a server. Create it with Run.
+// Proxy connects one client with one server. Run creates it.
 type Proxy struct {
 	cfg  Config
 	host *client.Client
@@ -64,8 +64,8 @@ type Proxy struct {
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]*call  // client requests in progress; guarded by mu
 	own     map[jsonrpc.ID]asked  // the proxy's own requests; guarded by mu
-	pending map[string][]proposed // callKey → held proposals, oldest first; guarded by mu
-	// remembered is the number of proposals in pending; guarded by mu.
+	pending map[string][]proposed // by callKey: held proposals, oldest first; guarded by mu
+	// remembered is the number of all proposals in pending; guarded by mu.
 	remembered int
 	server     string   // guarded by mu
 	known      bool     // the server has introduced itself; guarded by mu
@@ -74,32 +74,34 @@ type Proxy struct {
 	asks       bool     // the client can open a URL for its user; guarded by mu
 	wg         sync.WaitGroup
 	serving    sync.WaitGroup // tools/call and similar requests in progress
-	notes      chan struct{}  // semaphore: one element per request or notification of the server being recorded
+	// semaphore; it has an element for each request or notification of the server that is being recorded
+	notes chan struct{}
 
-	// Only the reader of down uses the following fields.
-	noted   chan struct{}   // closed when the last request or notification of the server is passed on
-	replies *sync.WaitGroup // responses that were read after that request or notification and are not passed on yet
+	// The fields below are used only by the goroutine that reads the messages of the server.
+	noted chan struct{} // closed when the latest request or notification of the server has been passed on
+	// responses that were read after that request or notification, and that have not been passed on
+	replies *sync.WaitGroup
 }
 
-// asked is a request that the proxy made and that has no response yet.
+// asked is a request that the proxy itself made and that has no response yet.
 type asked struct {
 	to     mcp.Connection
 	answer chan *jsonrpc.Response
 }
 
-// call is a client request that has no response yet.
+// call is a request of the client that has no response yet.
 type call struct {
 	method string
 	params json.RawMessage
-	cancel context.CancelFunc     // cancels a tools/call or tools/list; nil for other methods
-	answer chan *jsonrpc.Response // receives the answer to a tools/call; nil for other methods
-	passed bool                   // the request was sent to the server; guarded by the proxy's mu
-	size   int64                  // bytes of its answer, if the answer is large; guarded by the proxy's mu
+	cancel context.CancelFunc     // cancels a tools/call or a tools/list; nil for other methods
+	answer chan *jsonrpc.Response // gets the answer to a tools/call; nil for other methods
+	passed bool                   // the request was sent to the server; guarded by the mu of the proxy
+	size   int64                  // number of bytes of its answer, if this is a large one; guarded by the mu of the proxy
 	ended  chan struct{}          // closed when a tools/call has ended
 }
 
-// Run passes messages between a client and a server until either ends, and closes both. It returns nil
-// when one of them closed the connection normally.
+// Run passes messages between a client and a server until one of them ends. Then it closes both connections. It returns
+// nil if one of them has closed its connection normally.
 func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Connection) error {
 	if cfg.Session == "" {
 		cfg.Session = client.NewID()
@@ -136,8 +138,8 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 	return err
 }
 
-// closed returns nil for the errors of a normal end: a closed pipe, or the exit code of a server that was told to
-// exit. It returns any other error unchanged.
+// closed returns nil if err is the error of a normal end: a closed pipe, or the exit code of a server that was told to
+// exit. Any other error is returned unchanged.
 func closed(err error) error {
 	var exit interface{ ExitCode() int }
 	if errors.As(err, &exit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) ||
@@ -157,7 +159,7 @@ func (p *Proxy) read(ctx context.Context, from mcp.Connection, f func(context.Co
 			return fmt.Errorf("reading a message: %w", err)
 		}
 		if err := f(ctx, m); err != nil {
-			// The other side may close between a message and its forwarding.
+			// The other side may have closed its connection before the message was passed on.
 			return closed(err)
 		}
 	}
@@ -175,7 +177,7 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 				m = fault(a.ID, jsonrpc.CodeInvalidRequest, "the client's answer was refused: "+err.Error())
 			}
 		}
-		return p.down.Write(ctx, m) // a response to a request of the server
+		return p.down.Write(ctx, m) // the client's response to a request of the server
 	}
 	if err := vetRequest(r); err != nil {
 		if !r.ID.IsValid() {
@@ -189,7 +191,7 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 		return p.up.Write(ctx, fault(r.ID, code, "the request was refused: "+err.Error()))
 	}
 	if !r.ID.IsValid() {
-		// A server may carry out a request that has no id, or the id null.
+		// Some servers carry out a request that has no id, or the id null.
 		if !p.notifies(r.Method) {
 			p.cfg.Log.Warn("a message of the client was dropped: it has no id that is a string or a whole number, and its "+
 				"method is neither a notification of MCP nor one that --pass names", "method", streams.Clip(r.Method, 100))
@@ -245,8 +247,7 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// cancelled ends a request that the client cancelled. It reports whether to forward the cancellation to
-// the server.
+// cancelled ends a request that the client has cancelled. It reports whether the server must be told of that.
 func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	var n struct {
 		RequestID json.RawMessage `json:"requestId"`
@@ -273,7 +274,7 @@ func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	return c.passed
 }
 
-// done ends a request of the client, and reports whether it was still open.
+// done ends a request of the client. It reports whether the request had no response yet.
 func (p *Proxy) done(id jsonrpc.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,15 +307,17 @@ func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// maxNotes is the maximum number of server requests and notifications that are recorded at the same time.
+// maxNotes is the maximum number of requests and notifications of the server that are being recorded at the same time.
 const maxNotes = 64
 
-// ordinary are the notifications whose method name is not recorded.
+// ordinary are the notifications whose method is not recorded as text, because the protocol defines it. The prefix
+// notifications/ is left out.
 var ordinary = text.Set(`cancelled elicitation/complete message progress prompts/list_changed resources/list_changed
 	resources/updated subscriptions/acknowledged tasks/status tools/list_changed`)
 
-// tell passes on a request, such as sampling, or a notification of the server after its text is recorded and all
-// earlier messages of the server are passed on. Only the goroutine that reads the server calls it.
+// tell passes on a request (such as sampling) or a notification of the server. Before that, it records the text in it,
+// and waits until all earlier messages of the server have been passed on. Only the goroutine that reads the server's
+// messages calls it.
 func (p *Proxy) tell(ctx context.Context, m *jsonrpc.Request) {
 	said := p.wordsOf(m)
 	before, replies, done := p.noted, p.replies, make(chan struct{})
@@ -337,7 +340,7 @@ func (p *Proxy) tell(ctx context.Context, m *jsonrpc.Request) {
 	})
 }
 
-// wordsOf returns the texts to record of a request or a notification of the server.
+// wordsOf returns those texts of a request or a notification of the server that must be recorded.
 func (p *Proxy) wordsOf(m *jsonrpc.Request) []string {
 	if m.ID.IsValid() {
 		return spoken(m.Params)
@@ -349,7 +352,7 @@ func (p *Proxy) wordsOf(m *jsonrpc.Request) []string {
 	return said
 }
 
-// unsubscribed removes the id of the client's subscription from the params of a notification.
+// unsubscribed removes the id of a subscription from the params of a notification, if it is one that the client chose.
 func (p *Proxy) unsubscribed(params any) any {
 	all, _ := params.(map[string]any)
 	meta, _ := all["_meta"].(map[string]any)
@@ -372,9 +375,9 @@ func (p *Proxy) unsubscribed(params any) any {
 	return params
 }
 
-// answered handles a response of the server: to a request of the proxy, to a waiting tools/call, or to
-// a forwarded request. A forwarded response follows the requests and notifications that preceded it. Responses
-// do not wait for each other.
+// answered handles a response of the server. It may answer a request of the proxy itself, a tools/call that waits, or a
+// request that was passed on. In the last case, the response is passed on after the requests and notifications that the
+// server sent before it. A response does not wait for other responses.
 func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	before, replies := p.noted, p.replies
 	if p.answeredOwn(p.down, m) {
@@ -385,7 +388,7 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	passed := c != nil && c.passed
 	p.mu.Unlock()
 	if !passed {
-		return // the server was not asked, or no longer is
+		return // the request was not sent to the server, or it has ended
 	}
 	if !p.enter(ctx, c, m) {
 		return
@@ -417,8 +420,8 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	})
 }
 
-// answeredOwn delivers a response to a request that the proxy itself made. It reports whether the proxy
-// waits for a response with this id from this side, the client's or the server's.
+// answeredOwn delivers a response to a request that the proxy itself made. It returns false if the proxy does not wait
+// for a response with this id from the connection from.
 func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -427,11 +430,11 @@ func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
 		return false
 	}
 	delete(p.own, m.ID)
-	q.answer <- m // does not block: the channel has room for one answer
+	q.answer <- m // does not block, because the channel has room for one response
 	return true
 }
 
-// ask sends a request of the proxy to the server and returns its result.
+// ask sends a request of the proxy itself to the server, and returns the result.
 func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	r, err := p.request(ctx, p.down, method, params)
 	if err != nil {
@@ -443,7 +446,7 @@ func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMes
 	return r.Result, r.Error
 }
 
-// request sends a request of the proxy and waits for the response.
+// request sends a request of the proxy itself to the client or the server, and waits for the response.
 func (p *Proxy) request(ctx context.Context, to mcp.Connection, method string, params any) (*jsonrpc.Response, error) {
 	body, err := json.Marshal(params)
 	if err != nil {
@@ -470,8 +473,8 @@ func (p *Proxy) request(ctx context.Context, to mcp.Connection, method string, p
 	}
 }
 
-// send writes a message, and logs a failure. It needs no other handling, because the goroutine that reads the
-// connection detects a broken connection.
+// send writes a message. It only logs an error, because the goroutine that reads the connection notices that the
+// connection is broken.
 func (p *Proxy) send(to mcp.Connection, m jsonrpc.Message) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -489,7 +492,7 @@ func (p *Proxy) serverName() string {
 	return p.server
 }
 
-// told returns the server's instructions, or an empty string.
+// told returns the server's instructions. It returns "" if there are none.
 func (p *Proxy) told() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -500,8 +503,8 @@ func fault(id jsonrpc.ID, code int64, text string) *jsonrpc.Response {
 	return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: code, Message: "lazaret: " + text}}
 }
 
-// idSource generates ids for the proxy's own requests. Its random prefix avoids clashes with the
-// client's ids.
+// idSource makes the ids of the requests that the proxy itself sends. They have a random prefix, so that they differ
+// from the ids of the client.
 type idSource struct {
 	mu     sync.Mutex
 	prefix string

@@ -17,11 +17,11 @@ import (
 	"lazaret/streams"
 )
 
-// A message is passed on only if every reader parses it as it was recorded. JSON does not define the meaning
-// of duplicate names, and some readers ignore the case of names. The proxy refuses messages with such names
-// in both directions.
+// A message is passed on only if every reader understands it in the way in which it was recorded. JSON does not define
+// what repeated names mean, and some readers ignore the letter case of names. So the proxy refuses messages with
+// repeated names, and with names that differ from a known one in letter case. It does so in both directions.
 
-// maxNesting is the maximum depth of nested objects and lists in a message.
+// maxNesting is the maximum depth of objects and lists inside each other in a message.
 const maxNesting = 256
 
 // known are the field names that the protocol defines.
@@ -36,7 +36,7 @@ var known = text.Set(`_meta action annotations argument arguments audience blob 
 	subscribe supportedVersions systemPrompt task taskId taskSupport temperature text theme title toolChoice toolUseId
 	tools toolsListChanged total ttlMs type uri uriTemplate url value values version websiteUrl`)
 
-// free are the known fields whose values the protocol does not define.
+// free are those known fields whose values may be anything, according to the protocol.
 var free = text.Set("_meta annotations arguments data default experimental extensions input inputResponses " +
 	"inputSchema metadata outputSchema requestState requestedSchema structuredContent")
 
@@ -52,11 +52,11 @@ var folded = func() map[string]bool {
 // undefined reports whether the protocol does not define a field name.
 func undefined(name string) bool { return !known[name] }
 
-// ownMeta begins the names in a _meta that only the proxy may use.
+// ownMeta is the beginning of those names in a _meta that only the proxy may use.
 const ownMeta = "lazaret/"
 
-// vet returns an error if different readers would parse a part of a message differently, or if it has a name
-// that only the proxy may use.
+// vet returns an error if two readers could understand a part of a message differently. It also returns an error if the
+// part has a name that only the proxy may use.
 func vet(raw json.RawMessage) error {
 	if len(raw) == 0 {
 		return nil
@@ -68,9 +68,8 @@ func vet(raw json.RawMessage) error {
 	return vetNames(v, 0)
 }
 
-// vetRequest returns an error if different readers would parse a request or a notification differently, or
-// if its params have a name that only the proxy may use. It also checks the outermost object of the
-// message.
+// vetRequest returns an error if two readers could understand a request or a notification differently. This includes
+// the outermost object of the message. It also returns an error if the params have a name that only the proxy may use.
 func vetRequest(m *jsonrpc.Request) error {
 	if err, ok := m.Extra.(error); ok {
 		return err
@@ -109,7 +108,7 @@ func vetNames(v any, depth int) error {
 	return nil
 }
 
-// vetMeta returns an error if a _meta has a name that only the proxy may use.
+// vetMeta returns an error if a _meta contains a name that only the proxy may use.
 func vetMeta(meta any) error {
 	names, _ := meta.(map[string]any)
 	for k := range names {
@@ -120,8 +119,8 @@ func vetMeta(meta any) error {
 	return nil
 }
 
-// vetAnnotations checks the names inside a tool's annotations. vet does not check them, because it does not look into
-// the fields in free.
+// vetAnnotations checks the names in the annotations of a tool. vet does not do that, because it does not look into the
+// fields in free.
 func vetAnnotations(raw json.RawMessage) error {
 	var v any
 	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
@@ -130,9 +129,8 @@ func vetAnnotations(raw json.RawMessage) error {
 	return vetNames(v, 0)
 }
 
-// vetResponse returns an error if different readers would parse a response differently, or if the response
-// has a name that only the proxy may use. A response must hold either a result, which is an object, or an
-// error.
+// vetResponse returns an error if two readers could understand a response differently, or if the response has a name
+// that only the proxy may use. A response must have either a result, which must be an object, or an error.
 func vetResponse(m *jsonrpc.Response) error {
 	if err, ok := m.Extra.(error); ok {
 		return err
@@ -158,7 +156,7 @@ func vetResponse(m *jsonrpc.Response) error {
 	return nil
 }
 
-// errorData returns the data of a JSON-RPC error, or nil.
+// errorData returns the data of a JSON-RPC error. It returns nil if there is none.
 func errorData(err error) json.RawMessage {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) {
@@ -172,7 +170,7 @@ func errorText(err error) string {
 	return strings.Join(append([]string{err.Error()}, content.All(errorData(err))...), "\n")
 }
 
-// refused records that a message of the server was withheld, and returns the error for its receiver.
+// refused records that a message of the server was not passed on. It returns the error that the receiver gets instead.
 func (p *Proxy) refused(ctx context.Context, method, call string, why error) error {
 	err := fmt.Errorf("the server's message was refused: %w", why)
 	p.cfg.Log.Warn("a message of the server was refused", "method", method, "err", why)

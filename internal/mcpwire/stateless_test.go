@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// modern is a request of the version without sessions.
+// modern returns the JSON of a request in the protocol version without sessions.
 func modern(id any, method, params string) string {
 	if params != "" {
 		params = "," + params
@@ -69,7 +69,7 @@ func TestHostsWithoutSessionsShareAServerAndKeepTheirIDsAndProgress(t *testing.T
 		}
 		return true
 	})
-	// An answer has the id of its request, whatever type it has.
+	// An answer must have the id of its request, with the same type.
 	for _, id := range []string{`1`, `"1"`, `"x"`} {
 		got := text(t, raw(t, "POST", at+"/echo/mcp", modern(id, "tools/list", ""), headerVersion, stateless,
 			headerMethod, "tools/list"))
@@ -146,7 +146,8 @@ func TestClosingTheResponseCancelsTheRequest(t *testing.T) {
 	stock := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return waiting() },
 		&mcp.StreamableHTTPOptions{Stateless: true})
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(headerName) == "last" { // the SDK's server lets the tool go on
+		// the SDK's server does not stop a tool when the request ends, so this handler reports the end
+		if r.Header.Get(headerName) == "last" {
 			context.AfterFunc(r.Context(), func() { ended <- true })
 		}
 		stock.ServeHTTP(w, r)
@@ -200,7 +201,7 @@ func TestAServerWithSessionsIsReachedBySessions(t *testing.T) {
 	}
 }
 
-// ancient is a server that does not know server/discover.
+// ancient is a server that does not know the method server/discover.
 type ancient struct {
 	mcp.Connection
 	refused chan jsonrpc.Message
@@ -259,7 +260,8 @@ func TestArgumentsAreRepeatedInHeaders(t *testing.T) {
 	if _, err := s.ListTools(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	// The SDK's server refuses a call whose headers differ from its arguments.
+	// The SDK's server refuses a call whose headers differ from its arguments. So if the call succeeds, the connection
+	// has set the headers correctly.
 	for args, want := range map[string]string{
 		`{"region":"us-west1","n":42,"deep":{"b":true}}`: "us-west1|42|true",
 		`{"region":"Hello, 世界","n":null}`:                "=?base64?SGVsbG8sIOS4lueVjA==?=||",

@@ -11,29 +11,29 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxClientLine bounds one message of a client over standard input, in bytes.
+// maxClientLine is the maximum length of a message of a client over standard input, in bytes.
 const maxClientLine = 16 << 20
 
-// bom is the byte order mark that some programs write before their first line.
+// bom is a byte order mark. Some programs write it before their first line.
 const bom = "\uFEFF"
 
-// stdio is the connection with a client that exchanges lines with this process.
+// stdio is a connection to a client. Its messages are lines in the standard input and output of this process.
 type stdio struct {
 	in       io.ReadCloser
 	out      io.Writer
 	messages chan jsonrpc.Message
-	errors   chan []byte   // answers to lines that are not messages, not yet written
-	turn     chan struct{} // has an element while a line is written
+	errors   chan []byte   // answers to lines that are not messages; they wait to be written
+	turn     chan struct{} // has an element while a line is being written
 	closed   chan struct{}
-	gone     chan struct{} // closed when no line waits for the client any longer
+	gone     chan struct{} // closed when no more lines wait to be read by the client
 	ended    chan struct{} // closed once the input has ended
 	once     sync.Once
 }
 
-// Stdio connects with a client over the standard input and output of this process. A line that is not
-// a message is answered with a JSON-RPC error, and the connection goes on. The SDK's own transport ends
-// with such a line. Messages are read also while the client reads nothing. Meanwhile at most maxErrors
-// errors are kept for it, and others are dropped.
+// Stdio returns a connection to a client over the standard input and output of this process. A line that is not a
+// message is answered with a JSON-RPC error, and the connection goes on; with the SDK's own transport, such a line ends
+// the connection. Stdio reads messages even while the client reads nothing. Then at most maxErrors of the errors wait
+// for the client, and the others are dropped.
 func Stdio(in io.ReadCloser, out io.Writer) mcp.Connection {
 	s := &stdio{in: in, out: out, messages: make(chan jsonrpc.Message), errors: make(chan []byte, maxErrors),
 		turn: make(chan struct{}, 1), closed: make(chan struct{}), gone: make(chan struct{}), ended: make(chan struct{})}
@@ -65,9 +65,9 @@ func Stdio(in io.ReadCloser, out io.Writer) mcp.Connection {
 	return s
 }
 
-// refuse answers a line that is not a message. A response gets no answer: the server that waits for it
-// gets an error in its place. If it is not known whether the line is a request, its id may be one of the
-// server's, so the answer has no id.
+// refuse handles a line of the client that is not a message. If the line is a response, the client gets no answer.
+// Instead, refuse returns an error as the response, for the server that waits for it. If it is not known whether the
+// line is a request, the answer to the client has no id, because the id in the line could be one of the server's.
 func (s *stdio) refuse(bad *badMessage) jsonrpc.Message {
 	switch {
 	case bad.response && bad.outcome:
@@ -108,8 +108,8 @@ func (s *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 	return s.line(ctx, append(b, '\n'))
 }
 
-// line writes a line. Once ctx has ended or the connection is closed, the client has the time terminate
-// to read it.
+// line writes a line to the client. If ctx has ended or the connection is closed, it waits at most for the time
+// terminate until the client has read the line.
 func (s *stdio) line(ctx context.Context, b []byte) error {
 	late := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(terminate, func() { close(late) }) })
@@ -137,7 +137,7 @@ func (s *stdio) line(ctx context.Context, b []byte) error {
 	}
 }
 
-// Close ends Read at once, and each Write soon, even if the client reads nothing.
+// Close makes Read return at once. Each Write returns soon, even if the client reads nothing.
 func (s *stdio) Close() error {
 	s.once.Do(func() {
 		close(s.closed)

@@ -14,42 +14,43 @@ import (
 
 // Limits of one stream to a host.
 const (
-	maxUnread = 2 * MaxMessage // bytes in all streams of a session that the host has not read
-	keepRead  = 256 << 10      // bytes of read events that are kept in case the host asks for them again
+	maxUnread = 2 * MaxMessage // maximum number of bytes in all streams of a session that the host has not read
+	// number of bytes of events that are stored after the host has read them, because it may ask for them again
+	keepRead  = 256 << 10
 	heartbeat = 15 * time.Second
-	writeTime = 30 * time.Second // within which a host must read one event
+	writeTime = 30 * time.Second // time within which a host must read one event
 )
 
 var errUnread = errors.New("the host does not read its messages")
 
-// stream is the content of one HTTP response to a host: the messages of one POST, or the
-// messages that belong to no request. If a response breaks off, a later response can
-// continue the stream.
+// stream is the content of one HTTP response to a host. It has the messages that belong to one POST, or the messages
+// that belong to no request. If the response breaks off, another response can continue the stream.
 type stream struct {
 	id   int
-	once bool          // the stream cannot be continued by another response, so its events have no ids
-	held *atomic.Int64 // unread bytes of all streams of the session
+	once bool          // no other response can continue the stream, so its events have no ids
+	held *atomic.Int64 // unread bytes of all streams of this session
 
 	mu      sync.Mutex
-	events  [][]byte      // guarded by mu, as are the fields below
+	events  [][]byte      // guarded by mu, like the fields below
 	first   int           // the index of events[0]
-	sent    int           // the index after the last event that was written to a host
-	unread  int           // bytes of the events that were not sent
+	sent    int           // index after that of the last event that was written to a host
+	unread  int           // number of bytes of the events that were not written yet
 	kept    int           // bytes of all events
 	ended   bool          // no more events follow
 	bad     bool          // the last message is an error
-	refused *Refused      // set if the stream's only message is a refusal with an HTTP status
-	reader  int           // number of the latest response that reads the stream; earlier ones stop
+	refused *Refused      // set if the only message of the stream is a refusal with an HTTP status
+	reader  int           // number of the latest response that reads the stream; a response with a lower number stops
 	users   int           // number of responses that use the stream
 	dropped bool          // no other response can find the stream
-	wake    chan struct{} // closed when one of the fields above changes
+	wake    chan struct{} // closed when a field above changes
 }
 
 func newStream(id int, held *atomic.Int64) *stream {
 	return &stream{id: id, held: held, wake: make(chan struct{})}
 }
 
-// use keeps the stream's content in memory for a response, until the response calls release.
+// use makes sure that the content of the stream stays in memory until release is called. A response calls it before it
+// reads the stream.
 func (s *stream) use() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +64,7 @@ func (s *stream) release() {
 	s.discard()
 }
 
-// drop marks the stream as unreachable for further responses.
+// drop records that no further response can begin to read the stream.
 func (s *stream) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +72,7 @@ func (s *stream) drop() {
 	s.discard()
 }
 
-// discard frees the content of a stream that no response can read any longer. The caller
-// holds mu.
+// discard frees the content of a stream if no response reads it and none can begin to read it. The caller holds mu.
 func (s *stream) discard() {
 	if s.dropped && s.users == 0 {
 		s.held.Add(-int64(s.unread))
@@ -80,13 +80,13 @@ func (s *stream) discard() {
 	}
 }
 
-// wakeUp wakes the reader. The caller holds mu.
+// wakeUp wakes up the response that waits for the next event. The caller holds mu.
 func (s *stream) wakeUp() {
 	close(s.wake)
 	s.wake = make(chan struct{})
 }
 
-// add appends a message. If last is set, the stream ends.
+// add appends a message to the stream. last says that the stream ends with this message.
 func (s *stream) add(b []byte, last, bad bool, refused *Refused) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *stream) add(b []byte, last, bad bool, refused *Refused) error {
 		return errUnread
 	}
 	if s.first+len(s.events) > 0 {
-		refused = nil // the stream has another message, so its status is 200
+		refused = nil // the stream has other messages too, so its status is 200
 	}
 	s.events = append(s.events, b)
 	s.unread += len(b)
@@ -113,8 +113,8 @@ func (s *stream) end() {
 	s.wakeUp()
 }
 
-// attach makes the caller the stream's reader from event from on. If from is -1, reading starts at the
-// first event that was not sent.
+// attach makes the caller the reader of the stream, beginning with event from. If from is -1, it begins with the first
+// event that was not written to a host.
 func (s *stream) attach(from int) (reader, next int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +126,8 @@ func (s *stream) attach(from int) (reader, next int) {
 	return s.reader, min(max(from, s.first), s.first+len(s.events))
 }
 
-// next waits for event i. It returns a nil event when the stream has ended or has another
-// reader.
+// next waits for event i. It returns nil as the event if the stream has ended, or if another response reads the stream
+// now.
 func (s *stream) next(ctx context.Context, reader, i int, wait time.Duration) (b []byte, refused *Refused, err error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -154,8 +154,8 @@ func (s *stream) next(ctx context.Context, reader, i int, wait time.Duration) (b
 	}
 }
 
-// delivered records that event i was written, and drops the oldest written events beyond
-// keepRead.
+// delivered records that event i was written to the host. Of the events that were written, it drops the oldest, until
+// at most keepRead bytes are left.
 func (s *stream) delivered(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,14 +170,14 @@ func (s *stream) delivered(i int) {
 	}
 }
 
-// size returns the bytes that the stream holds.
+// size returns the number of bytes of the events in the stream.
 func (s *stream) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept
 }
 
-// eventID names an event of a session; parseEventID reads it.
+// eventID returns the id of an event in a session. parseEventID decodes it.
 func eventID(stream, i int) string { return strconv.Itoa(stream) + "-" + strconv.Itoa(i) }
 
 func parseEventID(s string) (stream, i int, err error) {
@@ -190,15 +190,16 @@ func parseEventID(s string) (stream, i int, err error) {
 	return stream, i, nil
 }
 
-// serve writes the stream to a host until the stream ends, the host disconnects, or
-// another response continues it. It begins after event from. commit is how long it waits for a first
-// event before it sends the HTTP status.
+// serve writes the stream to a host, beginning after event from. It ends when the stream ends, the host disconnects, or
+// another response continues the stream. Before it sends the HTTP status, it waits for a first event, but at most for
+// the time commit.
 func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit time.Duration, prime bool) {
 	s.use()
 	defer s.release()
 	reader, i := s.attach(from)
 	rc := http.NewResponseController(w)
-	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(writeTime)) }() // the time to write the end of the response
+	// time limit for writing the end of the response
+	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(writeTime)) }()
 	write := func(text string) bool {
 		_ = rc.SetWriteDeadline(time.Now().Add(writeTime))
 		_, err := w.Write([]byte(text))
@@ -249,7 +250,7 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit 
 	}
 }
 
-// failed reports whether the stream's last message is an error.
+// failed reports whether the last message of the stream is an error.
 func (s *stream) failed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

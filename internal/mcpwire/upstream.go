@@ -30,8 +30,8 @@ const (
 	headerAuth    = "Authorization"
 )
 
-// Refused is the error of a request that a server refused with an HTTP status. Its text
-// contains only the status.
+// Refused is the error of a request that the server has refused with an HTTP status. The text of the error has only the
+// status.
 type Refused struct {
 	Status       int
 	Authenticate []string // WWW-Authenticate
@@ -51,12 +51,11 @@ func (r *Refused) write(w http.ResponseWriter, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// Remote is a server that is reached over Streamable HTTP.
+// Remote is an MCP server that is reached over Streamable HTTP.
 type Remote struct {
 	URL    *url.URL
 	Header http.Header // headers that are sent with each request
-	// Authorization returns the value of the header Authorization, or an empty string. It
-	// may be nil.
+	// Authorization returns the value for the header Authorization, or "" for none. Authorization may be nil.
 	Authorization func() string
 	Log           *slog.Logger
 }
@@ -98,22 +97,22 @@ type upstream struct {
 	cancel context.CancelFunc
 	in     chan jsonrpc.Message
 	orders chan jsonrpc.Message // notifications and answers, sent in their order
-	lost   chan struct{}        // closed when the server no longer knows the session
+	lost   chan struct{}        // closed when the server has answered that it does not know the session any more
 	once   sync.Once
 	tools  toolHeaders
 
 	mu      sync.Mutex
-	session string                            // guarded by mu
-	version string                            // guarded by mu
-	listens bool                              // guarded by mu
-	running map[jsonrpc.ID]context.CancelFunc // requests of versions without sessions; guarded by mu
+	session string // guarded by mu
+	version string // guarded by mu
+	listens bool   // guarded by mu
+	// requests in versions without sessions, with the function that cancels each; guarded by mu
+	running map[jsonrpc.ID]context.CancelFunc
 }
 
-// probeTime is how long a server has to answer a probe.
+// probeTime is the time within which a server must answer Probe.
 const probeTime = 5 * time.Second
 
-// Probe returns an error if no MCP server can be reached at a URL, or if the server requires
-// a sign-in.
+// Probe returns an error if no MCP server answers at a URL, or if the server requires a sign-in.
 func Probe(address string) error {
 	u, err := ParseURL(address)
 	if err != nil {
@@ -135,7 +134,7 @@ func Probe(address string) error {
 	return fmt.Errorf("it answers HTTP %d", refused.Status)
 }
 
-// Dial returns a connection to the server. The first message opens it.
+// Dial returns a connection to the server. The connection is made when the first message is written.
 func (r Remote) Dial() mcp.Connection { return r.dial() }
 
 func (r Remote) dial() *upstream {
@@ -143,8 +142,8 @@ func (r Remote) dial() *upstream {
 		in: make(chan jsonrpc.Message), orders: make(chan jsonrpc.Message, 64), lost: make(chan struct{}),
 		running: make(map[jsonrpc.ID]context.CancelFunc)}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
-	// A redirect would send the token to another server. Each connection has its own cookies
-	// and TCP connections.
+	// Do not follow redirects, because a redirect would send the token to another server. Each connection has cookies
+	// and TCP connections of its own.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 64 << 10
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -171,7 +170,7 @@ func (u *upstream) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write sends a message. It does not wait for the server.
+// Write sends a message to the server without waiting for an answer.
 func (u *upstream) Write(ctx context.Context, m jsonrpc.Message) error {
 	if r, ok := m.(*jsonrpc.Request); ok && r.ID.IsValid() {
 		ctx, end := u.begin(r)
@@ -194,8 +193,8 @@ func (u *upstream) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// begin returns the context of a request. In versions without sessions a request is cancelled by
-// closing its response.
+// begin returns the context of a request. In versions without sessions, cancelling the context closes the response. For
+// the server, that means that the request is cancelled.
 func (u *upstream) begin(r *jsonrpc.Request) (ctx context.Context, end func()) {
 	if metaVersion(r.Params) < "2026" {
 		return u.ctx, func() {}
@@ -212,8 +211,8 @@ func (u *upstream) begin(r *jsonrpc.Request) (ctx context.Context, end func()) {
 	}
 }
 
-// cancelled closes the response of a cancelled request, and reports whether the request is of a
-// version without sessions.
+// cancelled closes the response to the request that params name, if its version has no sessions. It reports whether
+// that is so.
 func (u *upstream) cancelled(params json.RawMessage) bool {
 	id, ok := cancelledID(params)
 	u.mu.Lock()
@@ -226,7 +225,7 @@ func (u *upstream) cancelled(params json.RawMessage) bool {
 	return true
 }
 
-// order sends the messages of the channel orders, one after the other.
+// order sends the messages in the channel orders, one after the other.
 func (u *upstream) order() {
 	for {
 		select {
@@ -255,7 +254,7 @@ func (u *upstream) order() {
 	}
 }
 
-// got passes a message to the proxy. It returns false if the connection was closed first.
+// got passes a message of the server to the proxy. It returns false if the connection is closed.
 func (u *upstream) got(m jsonrpc.Message) bool {
 	select {
 	case u.in <- m:
@@ -304,7 +303,7 @@ func (u *upstream) prepare(method string, body io.Reader) (*http.Request, error)
 	return req, nil
 }
 
-// send sends a request. Errors do not repeat the URL, whose query may hold a secret.
+// send sends an HTTP request. Its errors do not contain the URL, because the query of the URL may have a secret.
 func (u *upstream) send(req *http.Request) (*http.Response, error) {
 	resp, err := u.http.Do(req)
 	var at *url.Error
@@ -314,8 +313,8 @@ func (u *upstream) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// request sends a request, and passes the server's messages, the last of which is the
-// answer, to the proxy.
+// request sends a request to the server. It passes the messages in the response to the proxy. The last one is the
+// answer.
 func (u *upstream) request(ctx context.Context, r *jsonrpc.Request) {
 	resp, err := u.post(ctx, r)
 	if ctx.Err() != nil {
@@ -362,8 +361,8 @@ func (u *upstream) request(ctx context.Context, r *jsonrpc.Request) {
 	}
 }
 
-// answer reads the stream of a request. If the stream breaks off, answer continues it with a new
-// request.
+// answer reads the stream of messages that the server sends for a request. If the stream breaks off before the answer,
+// answer asks the server for the rest with another HTTP request.
 func (u *upstream) answer(ctx context.Context, r *jsonrpc.Request, body io.ReadCloser) {
 	last, answered := "", false
 	read := func(body io.Reader) error {
@@ -424,7 +423,7 @@ func (u *upstream) resume(last string) (*http.Response, error) {
 	return u.send(req)
 }
 
-// event passes on the message of an event, and reports whether it answers r.
+// event passes the message in an event to the proxy. It reports whether the message is the answer to r.
 func (u *upstream) event(e event, r *jsonrpc.Request) bool {
 	if e.data == "" || e.name != "" && e.name != "message" {
 		return false
@@ -440,7 +439,8 @@ func (u *upstream) event(e event, r *jsonrpc.Request) bool {
 	return answered
 }
 
-// pass forwards a message, and reports whether it answers r. A stream answers no other request.
+// pass passes a message of a request's stream to the proxy. It reports whether the message is the answer to r. It drops
+// an answer to another request, because that does not belong to this stream.
 func (u *upstream) pass(r *jsonrpc.Request, m jsonrpc.Message) bool {
 	a, ok := m.(*jsonrpc.Response)
 	if !ok {
@@ -468,7 +468,7 @@ func (u *upstream) pass(r *jsonrpc.Request, m jsonrpc.Message) bool {
 	return true
 }
 
-// refused converts a response with an HTTP error status to the answer of a request.
+// refused converts an HTTP response with an error status to the answer of a request.
 func (u *upstream) refused(id jsonrpc.ID, resp *http.Response) *jsonrpc.Response {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	u.mu.Lock()
@@ -492,8 +492,8 @@ func (u *upstream) refused(id jsonrpc.ID, resp *http.Response) *jsonrpc.Response
 	return fault(id, fmt.Sprintf("the server answers HTTP %d", resp.StatusCode))
 }
 
-// listen reads messages that belong to no request, until the connection ends or the server
-// has no such stream.
+// listen reads the messages that belong to no request. It ends when the connection ends, or if the server has no stream
+// for them.
 func (u *upstream) listen() {
 	last := ""
 	for try := 0; ; try++ {
@@ -529,8 +529,8 @@ func (u *upstream) listen() {
 	}
 }
 
-// try asks the server, by a ping, whether it accepts an Authorization in this session. It
-// returns the refusal, or nil.
+// try sends a ping to find out whether the server accepts an Authorization in this session. It returns the refusal, or
+// nil if the server accepts it.
 func (u *upstream) try(ctx context.Context, authorization string) *Refused {
 	const ping = `{"jsonrpc":"2.0","id":"lazaret-authorization","method":"ping"}`
 	req, err := u.prepare(http.MethodPost, strings.NewReader(ping))

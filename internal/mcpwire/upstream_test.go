@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// guarded is the official SDK's HTTP server. It accepts one token and records its requests.
+// guarded is an HTTP server of the official SDK. It accepts only one token, and records its requests.
 type guarded struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -116,7 +116,7 @@ func TestAHostHasTheFeaturesOfAServerAtAURL(t *testing.T) {
 	}
 }
 
-// A client over standard input and output may speak 2026-07-28 with a server at a URL.
+// A client over standard input and output uses version 2026-07-28, which has no sessions, with a server at a URL.
 func TestAServerAtAURLIsReachedWithoutSessions(t *testing.T) {
 	far := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return newServer() },
 		&mcp.StreamableHTTPOptions{Stateless: true}))
@@ -162,7 +162,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-// said reads messages until the server has ended.
+// said runs a shell script as a server and reads its messages until it has ended.
 func said(t *testing.T, script string) (out []string, end error) {
 	t.Helper()
 	c, err := Start(exec.Command("sh", "-c", script), slog.New(slog.DiscardHandler))
@@ -217,7 +217,8 @@ func TestAnAnswerThatIsTooLargeIsAnError(t *testing.T) {
 			t.Errorf("%q", out)
 		}
 	}
-	// A request of the server has an id of the server's own. The request of the client with this id is not answered.
+	// The server sends a request that is too large. Its id may be equal to that of a request of the client. The error
+	// must go to the server, and the request of the client must stay open.
 	out, _ := said(t, `printf '{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"a":"'; `+big+`echo '"}}'; got=$(timeout 20 head -n 1)
 		printf '{"jsonrpc":"2.0","id":8,"result":%s}\n' "$got"`)
 	if len(out) != 1 || !strings.HasPrefix(out[0], `{"jsonrpc":"2.0","id":8,`) || !strings.Contains(out[0], "too large") ||
