@@ -118,7 +118,7 @@ func TestPromiseA3NamesOfStructuredContentAndTextInBytesAreRecorded(t *testing.T
 	}
 }
 
-// oracle is a JavaScript process that parses JSON like a host.
+// oracle is a JavaScript process that parses JSON in the same way as a host in JavaScript.
 type oracle struct {
 	mu  sync.Mutex
 	in  io.Writer
@@ -171,8 +171,8 @@ func (o *oracle) parse(tb testing.TB, raw []byte) (canonical string, ok bool) {
 	return string(b[1:]), b[0] == '='
 }
 
-// FuzzDecodedAsByJavaScript checks that JSON.parse reads a message that the proxy passes as it is
-// recorded.
+// FuzzDecodedAsByJavaScript compares the proxy with JSON.parse. If the proxy passes a message on, JSON.parse must read
+// the same values as those that the proxy records.
 func FuzzDecodedAsByJavaScript(f *testing.F) {
 	o := newOracle(f)
 	for _, s := range []string{

@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// remembered returns a form for Cognee's /api/v1/remember and its media type. Pairs are names and
-// values; a name with a slash is the name of a file.
+// remembered returns the body of a form for the path /api/v1/remember of Cognee, and its media type. pairs are the
+// names and the values of the fields. A name with a slash is the name of a field and of a file in it.
 func remembered(t *testing.T, pairs ...string) (body, kind string) {
 	t.Helper()
 	var b bytes.Buffer

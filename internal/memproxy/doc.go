@@ -1,7 +1,7 @@
-// Package memproxy is a reverse proxy in front of a memory store. It proposes each memory write to the
-// pipeline, and asks for a verdict on each found memory. It removes refused memories from a response.
-// Memories that are context only get a note in their text.
+// Package memproxy is a reverse proxy in front of a memory store. It proposes each memory write to the pipeline. It
+// asks for a verdict on each memory that a search has found, and removes refused memories from the response. If a
+// memory may be used as context only, it puts a note before the memory's text.
 //
-// The table of kinds lists the paths of a store that write and read, and the positions of texts in
-// their bodies. A path that is not in the table is refused, because its effects are unknown.
+// The table kinds lists, for each store, the paths that write and read, and where the texts are in their bodies. A path
+// that is not in the table is refused, because its effects are unknown.
 package memproxy

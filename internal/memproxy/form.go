@@ -17,18 +17,18 @@ import (
 	"lazaret/streams"
 )
 
-// textFiles are the extensions of files that a store reads as plain text. How a store extracts text
-// from other files is unknown here.
+// textFiles are the extensions of files that a store reads as plain text. Other files are refused, because the proxy
+// does not know which text a store extracts from them.
 var textFiles = []string{"", ".txt", ".text", ".md", ".csv", ".json", ".yaml", ".yml", ".log"}
 
-// formFile is a file of a form in the format in which it is judged.
+// formFile is a file in a form. In this format, it is a part of the JSON that is judged.
 type formFile struct {
 	Name    string `json:"filename"`
 	Content string `json:"content"`
 }
 
-// readForm reads a form with text files in the field files. x.body becomes the form as JSON, and x.form
-// a form that contains only these values.
+// readForm reads a form. files is the field that has files, which must be text files. x.body becomes the form as JSON,
+// which is judged. x.form becomes a form that contains only the values in this JSON.
 func (x *exchange) readForm(files, boundary string) error {
 	if boundary == "" {
 		return errors.New("the form has no boundary")
@@ -95,8 +95,7 @@ func (x *exchange) readForm(files, boundary string) error {
 	return nil
 }
 
-// checkPart returns an error for a part of a form that the store could decode to a different text than
-// the judged one.
+// checkPart returns an error if a store could decode a part of a form to a text other than value, which is judged.
 func checkPart(part *multipart.Part, name string, value []byte) error {
 	switch encoding := part.Header.Get("Content-Transfer-Encoding"); {
 	case !plain.MatchString(name) || name == "":

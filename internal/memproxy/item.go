@@ -18,25 +18,26 @@ import (
 
 type object = map[string]jsontext.Value
 
-// item is one memory in a body. It has a text, and a rest: the other strings of the memory that are not
-// plain ids, names or times. Either may be empty.
+// item is one memory in a body. It has two parts that are judged: a text, and a rest. The rest has all other strings of
+// the memory, except plain ids, names and times. Both parts may be empty.
 type item struct {
-	all        object
-	field      string // the member with the text
-	member     string // member of an object in field that has the text as its only string
+	all   object
+	field string // the member with the text
+	// if the member field has an object with a single string, which is the text: the name of this string
+	member     string
 	text, rest string
-	bare       string // the item itself, if it is a string
+	bare       string // the whole item, if it is a string
 }
 
-// plain matches strings without a space: ids, names, times.
+// plain matches short strings without spaces, such as ids, names and times.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:+-]{0,64}$`)
 
-// maxPlainWords is the maximum number of words in all ids, names and times of an item that are not judged. More words
-// could form a sentence, also if each is in a member of its own.
+// maxPlainWords is the maximum number of words in all ids, names and times of an item. If there are more, they are
+// judged too, because they could form a sentence, even if each is in another member.
 const maxPlainWords = 3
 
-// usualNames are the names of members in the formats of the stores, and frequent names in metadata. They do not count
-// as words. Names of other members count.
+// usualNames are names of members that the stores use, and names that are frequent in metadata. They do not count as
+// words. The names of all other members do.
 var usualNames = text.Set(`id uuid hash key namespace name score scores rank distance similarity version
 	created_at updated_at valid_at invalid_at expired_at expires_at expiration_date timestamp time date user user_id
 	agent_id app_id run_id
@@ -46,7 +47,8 @@ var usualNames = text.Set(`id uuid hash key namespace name score scores rank dis
 	index ttl success dataset dataset_id dataset_name datasetId datasetName data_id dataId context_profile total
 	count page entry_type entry_id previous_memory old_memory new_memory memory_id node_set sessionIds`)
 
-// usualValues are values that the stores put into members of these names. They do not count as words there.
+// usualValues are values that the stores put into the members with these names. In these members, they do not count as
+// words.
 var usualValues = map[string]map[string]bool{
 	"role": roles, "role_type": roles,
 	"event":           text.Set("ADD UPDATE DELETE NONE"),
@@ -81,11 +83,13 @@ func plainWords(s string) (n int) {
 	return n
 }
 
-// sole are the names of members in which stores wrap a text: {"text": "…"}.
+// sole are names. If an object has only one member and its name is one of these, the store has wrapped a text in the
+// object: {"text": "…"}.
 var sole = []string{"text", "content", "memory", "data", "value"}
 
-// itemOf parses an item. A text that is not a JSON string is judged as canonical JSON, so that it is the same when it
-// is written and when it is found. The strings in asked do not count as words.
+// itemOf parses an item. fields are the members that may contain the text. If the text is not a JSON string, it is
+// judged as canonical JSON. So it is the same text when it is written and when it is found. The strings in asked do not
+// count as words.
 func itemOf(v jsontext.Value, fields []string, asked map[string]bool) (*item, error) {
 	it := new(item)
 	if v.Kind() == '"' {
@@ -121,9 +125,10 @@ func itemOf(v jsontext.Value, fields []string, asked map[string]bool) (*item, er
 	return it, err
 }
 
-// saidBy returns the origin of an item in a write of the given origin. If the user or the operator stores a
-// conversation, only the messages with the role user or system are their own words. In Graphiti, the member
-// role_type has the role, and role is a name.
+// saidBy returns the origin of one item in a write. write is the origin of the whole write. If the user or the operator
+// stores a conversation, it has messages of others too. The role of a message decides whether it is their own words:
+// for the user the role user, for the operator also system. In Graphiti, the member role_type has the role, and the
+// member role a name.
 func (it *item) saidBy(kind string, write beliefs.Origin) beliefs.Origin {
 	names := []string{"role"}
 	if kind == "graphiti" {
@@ -145,8 +150,8 @@ func (it *item) saidBy(kind string, write beliefs.Origin) beliefs.Origin {
 	return beliefs.OriginAgent
 }
 
-// words returns a value as text. If the value is an object with a single member, words also returns the
-// member's name.
+// words returns a value as text. If the value is an object that wraps a text (see sole), words returns this text, and
+// the name of the member as member.
 func words(v jsontext.Value) (text, member string, err error) {
 	switch v.Kind() {
 	case 0, 'n':
@@ -173,9 +178,9 @@ func words(v jsontext.Value) (text, member string, err error) {
 	return string(c), "", nil
 }
 
-// wordsLeft returns the members of an object that are not plain ids, names or times, as canonical JSON. It returns ""
-// if there are none. If the plain members have more than maxPlainWords words together, it returns all members with
-// words. The strings in asked do not count.
+// wordsLeft returns those members of an object that must be judged, as canonical JSON. These are the members that are
+// not plain ids, names or times. If all plain members together have more than maxPlainWords words, those with words are
+// judged too. If no member is to be judged, wordsLeft returns "". The strings in asked do not count as words.
 func wordsLeft(o object, asked map[string]bool) (string, error) {
 	odd, few, sum := map[string]any{}, map[string]any{}, 0
 	for name, v := range o {
@@ -205,7 +210,7 @@ func wordsLeft(o object, asked map[string]bool) (string, error) {
 	return string(c), err
 }
 
-// wordsOf counts the words of a member: of its name, and of all names and strings in its value.
+// wordsOf counts the words of a member: those of its name, and those of all names and strings in its value.
 func wordsOf(name string, x any, asked map[string]bool) (n int) {
 	if !usualNames[name] && !asked[name] {
 		n = plainWords(name)
@@ -232,10 +237,11 @@ func wordsIn(name string, x any, asked map[string]bool) (n int) {
 	return n
 }
 
-// errNoText is the error of a write that has no text to judge.
+// errNoText is the error about a write in which no text was found that could be judged.
 var errNoText = errors.New("no text was found in the body")
 
-// itemsIn returns the items of a body, and whether the body is a list. The strings in asked do not count as words.
+// itemsIn returns the items in a body. isList is set if the body is a list of items. The strings in asked do not count
+// as words.
 func itemsIn(body jsontext.Value, list string, fields []string, asked map[string]bool) (items []*item, isList bool,
 	err error) {
 	values := []jsontext.Value{body}
@@ -271,13 +277,13 @@ func itemsIn(body jsontext.Value, list string, fields []string, asked map[string
 	return items, isList, nil
 }
 
-// served returns an item in the form that may be shown, or nil if it must not be shown. text and rest
-// are the judgments of its parts.
+// served returns an item in the form that may be shown. It returns nil if the item must not be shown. text and rest are
+// the verdicts on the two parts of the item.
 func (it *item) served(text, rest memgate.Found) (jsontext.Value, error) {
 	if text.Channel == memgate.Refused || rest.Channel == memgate.Refused {
 		return nil, nil
 	}
-	if rest.Text != it.rest { // a part is masked, which cannot be put back into the item
+	if rest.Text != it.rest { // something in the rest was masked, and the rest cannot be put back into the item
 		return nil, nil
 	}
 	mark := text.Mark()
@@ -315,7 +321,8 @@ func (it *item) served(text, rest memgate.Found) (jsontext.Value, error) {
 	return json.Marshal(it.all, json.Deterministic(true))
 }
 
-// asked returns the ids and names in a request, which may be in its response without being text of the store.
+// asked returns the ids and names that are in a request. The response may contain them too. They do not come from the
+// store, so they need not be judged.
 func (x *exchange) asked() map[string]bool {
 	all := make(map[string]bool)
 	add := func(s string) {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// route is one path of a store. In write and read, text lists the members that may contain the text of an item;
-// the first existing member is used. All other strings of an item are judged together as its rest, except plain
-// ids, names and times.
+// route is one path of a store. In the types write and read, text lists the members of an item that may contain its
+// text. The first of them that exists has the text. All other strings of the item, except plain ids, names and times,
+// are judged together as the rest of the item.
 type route struct {
 	pattern string // pattern of net/http with method
 	write   *write
@@ -15,30 +15,30 @@ type route struct {
 }
 
 type write struct {
-	list   string // body member with the items or a single item; empty: the body is the item
+	list   string // member of the body that has the items, or a single item; empty: the body is the item
 	text   []string
 	delete bool // the request deletes the memory that the path or the body names
-	// own allows the path only with the origin user or system, because the request deletes many memories at
-	// once.
+	// own says that only a write with the origin user or system may use the path, because the request deletes many
+	// memories at once.
 	own bool
-	// form means that the body is a form with files instead of JSON. list is the field of the files.
+	// form says that the body is a form with files, not JSON. Then list is the field that has the files.
 	form bool
-	// bare is the text that is proposed if the body has none, because the request makes the store change its
-	// memories by itself.
+	// bare is a text. If the body has no text, this one is proposed instead. It is set for requests that make the store
+	// change its memories by itself.
 	bare string
-	// key lists the body members that identify a memory, in addition to the path.
+	// key lists members of the body. Together with the path, they identify a memory.
 	key []string
-	// reread is the prefix of the path of a memory; its id follows. It is set if the store may rewrite the
-	// text of a write.
+	// reread is set if the store may rewrite the text of a write. It is the path of a memory up to the memory's id.
+	// With it, the proxy reads the stored text after the write.
 	reread string
-	// added is the event in the response to a write that distinguishes a new memory from an existing
-	// one.
+	// added is the event by which the response to a write marks a new memory. Memories that existed before have other
+	// events.
 	added string
 }
 
 type read struct {
-	// list is the response member with the items. A response can also be a list of items. If list is empty,
-	// the response is the item.
+	// list is the member of the response that has the items. The response may also be a list of items. If list is
+	// empty, the response is the item.
 	list string
 	text []string
 }
@@ -55,7 +55,7 @@ var (
 	recalled = []string{"answer", "text", "content", "search_result"}
 )
 
-// kinds are the stores with a known HTTP interface.
+// kinds are the stores whose HTTP interfaces the proxy knows.
 var kinds = map[string][]route{
 	// The self-hosted server of mem0.
 	"mem0": {
@@ -68,7 +68,7 @@ var kinds = map[string][]route{
 		{"DELETE /memories/{id}", &write{delete: true}, done},
 		{"GET /memories/{id}/history", nil, &read{"results", []string{"new_memory"}}},
 	},
-	// The server of Graphiti. It turns messages into facts later and rewrites them.
+	// The server of Graphiti. Some time after a write, it turns the messages into facts, in its own words.
 	"graphiti": {
 		{"POST /messages", &write{list: "messages", text: []string{"content"}}, done},
 		{"POST /search", nil, facts},
@@ -82,7 +82,7 @@ var kinds = map[string][]route{
 		{"DELETE /store/items", &write{delete: true, key: named}, done},
 		{"POST /store/items/search", nil, itemsFound},
 	},
-	// The server of Cognee. It converts texts to a graph, and answers with texts of its model.
+	// The server of Cognee. It turns texts into a graph. Its answers are texts that its model writes.
 	"cognee": {
 		{"POST /api/v1/remember", &write{list: "data", text: []string{"content"}, form: true}, done},
 		{"POST /api/v1/remember/entry", &write{list: "entry", text: recalled}, done},

@@ -18,9 +18,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to the paths of
-// every kind and kills 100 clients. Meanwhile another agent writes memories and gets its verdicts. The
-// store receives each acknowledged memory once.
+// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to the paths of every kind of store,
+// and kills 100 clients. Meanwhile another agent must be able to write memories. The store must get each acknowledged
+// memory exactly once.
 func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) { malformedTo(t, kind, malformed.Requests()) })
@@ -70,7 +70,7 @@ func malformedTo(t *testing.T, kind string, requests int) {
 			}
 		},
 		Check: func(_ *http.Request, status int, _ string) error {
-			if status >= 500 && status != http.StatusBadGateway { // 502 means an unreadable answer of the store
+			if status >= 500 && status != http.StatusBadGateway { // 502 means that the store's answer cannot be read
 				return fmt.Errorf("status %d", status)
 			}
 			return nil

@@ -35,16 +35,16 @@ const (
 	MaxAnswer  = 16 << 20
 )
 
-// Limits of the number of items, because each is judged.
+// Limits on the number of items in a body. Each item needs a verdict.
 const (
 	MaxWritten = 100  // items in a write
 	MaxItems   = 1000 // items in a response
 )
 
-// MaxTime is the limit for a request, including the store and the judgments.
+// MaxTime is the time limit for a request, including the time of the store and of the verdicts.
 const MaxTime = 2 * time.Minute
 
-// Headers that set the origin, session and user of a request. They are not forwarded.
+// Headers that set the origin, session and user of a request. The proxy does not pass them on to the store.
 const (
 	HeaderOrigin  = "Lazaret-Origin"
 	HeaderSession = "Lazaret-Session"
@@ -56,9 +56,9 @@ type Config struct {
 	Kind     string
 	Upstream *url.URL
 	Judge    memgate.Judge
-	// Origin is the origin of a write without the header Lazaret-Origin.
+	// Origin is the origin of a write that has no header Lazaret-Origin.
 	Origin beliefs.Origin
-	Held   memgate.Held // the folder of the ids of held writes; it is created when needed
+	Held   memgate.Held // folder with the ids of held writes; it is created when it is needed
 	Log    *slog.Logger
 }
 
@@ -67,7 +67,7 @@ type proxy struct {
 	http *http.Client
 }
 
-// New returns a handler that forwards requests to a store.
+// New returns a handler that passes requests on to a store.
 func New(cfg Config) (http.Handler, error) {
 	routes, ok := kinds[cfg.Kind]
 	if !ok {
@@ -101,7 +101,7 @@ func New(cfg Config) (http.Handler, error) {
 	return mux, nil
 }
 
-// refusal is a response of the proxy itself.
+// refusal is a response with which the proxy itself refuses a request.
 type refusal struct {
 	status  int
 	reason  string
@@ -111,8 +111,9 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.reason }
 
-// unjudged returns the refusal of a request that got no verdict. Its status is 4xx if the request cannot form a
-// valid event or the credential is refused, and otherwise 503.
+// unjudged returns the refusal of a request that got no verdict. Its status is 4xx if repeating the request does not
+// help: no valid event can be made from the request, or the proxy's credential is refused. Otherwise, the status is
+// 503.
 func unjudged(err error) *refusal {
 	status := http.StatusServiceUnavailable
 	if e := (*client.Error)(nil); errors.As(err, &e) {
@@ -152,10 +153,10 @@ type exchange struct {
 	head   streams.Head
 	origin beliefs.Origin
 	body   []byte // the request's body as JSON
-	form   []byte // the body as a form, if the store expects one
+	form   []byte // if the store expects a form: the body in this form
 	kind   string // media type of the forwarded body
-	// reached is set when the request was written to the connection to the store. The error of a request does not
-	// show it: the transport may repeat a request that the store has carried out, and then fail.
+	// reached is set when the request was written to a connection to the store. The error of the request does not show
+	// that: the transport may send a request again that the store has carried out, and then fail.
 	reached atomic.Bool
 }
 
@@ -182,7 +183,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	}
 	res, body, err := x.send(r.Method, r.URL.Path, r.URL.RawQuery, sent)
 	if err != nil {
-		// The error may repeat text of the store that was not judged.
+		// The error is logged and not sent to the client, because it may repeat text of the store that was not judged.
 		p.Log.Warn("the store did not answer", "err", err)
 		if undo != nil && !x.reached.Load() {
 			if err := undo(); err != nil {
@@ -193,7 +194,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		return
 	}
 	if res.StatusCode/100 != 2 {
-		// The error text comes from the store and may repeat a memory, so it is dropped.
+		// The text of the store's error may repeat a memory that was not judged, so it is dropped.
 		refuse(w, &refusal{res.StatusCode, fmt.Sprintf("the store answers HTTP %d", res.StatusCode), streams.Hold, ""})
 		return
 	}
@@ -211,14 +212,14 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	w.Write(body)
 }
 
-// exchange checks a request and reads its body.
+// exchange checks a request and reads its body. If the request must be refused, it returns a refusal as the error.
 func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*exchange, error) {
-	// After DNS rebinding, the Host header still has the name of the web page.
+	// After DNS rebinding, a request of a web page has the page's host name in the header Host.
 	if r.Header.Get("Origin") != "" || !loopback(r.Host) {
 		return nil, &refusal{http.StatusForbidden, "requests of web pages are refused", streams.Hold, ""}
 	}
-	// The store could resolve an encoded slash or dot to a path other than the matched one, and would
-	// decode a percent sign a second time.
+	// The store could read an encoded slash or dot as a part of the path, so that the path is not the one that was
+	// matched. It could also decode a percent sign a second time.
 	if r.URL.RawPath != "" || strings.ContainsAny(r.URL.Path, `%\`) ||
 		strings.TrimSuffix(r.URL.Path, "/") != path.Clean(r.URL.Path) {
 		return nil, &refusal{http.StatusForbidden, "paths with encoded slashes or dots are refused", streams.Hold, ""}
@@ -261,15 +262,16 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 		return nil, bad("the body is not plain application/json")
 	}
 	x.kind = "application/json" // without a charset: UTF-8, as judged
-	// The proxy and the store could use different values of duplicate names.
+	// If a name is repeated in the body, the proxy and the store could use different values.
 	if !jsontext.Value(x.body).IsValid() {
 		return nil, bad("the body is malformed JSON, or an object has a duplicate name")
 	}
 	return x, nil
 }
 
-// propose proposes each text of a write. It returns the ids of the resulting beliefs. The write uses up the approvals
-// that allow it; if the store never received the write, undo makes these approvals valid again.
+// propose proposes each text of a write. If all are allowed, it returns the ids of the beliefs. A write uses up the
+// approvals that allow it. If the store has never received the write, the caller must call undo, which makes these
+// approvals valid again.
 func (x *exchange) propose(wr *write) (parents []string, undo func() error, err error) {
 	texts, err := x.written(wr)
 	if r := (*refusal)(nil); errors.As(err, &r) {
@@ -311,13 +313,13 @@ func (x *exchange) propose(wr *write) (parents []string, undo func() error, err 
 	return parents, undo, nil
 }
 
-// written is a text of a write, with the key of the memory that it replaces.
+// written is a text of a write, with its origin, and with the key of the memory that the text replaces.
 type written struct {
 	text, key string
 	origin    beliefs.Origin
 }
 
-// written returns the texts of a write. Some may be empty.
+// written returns the texts of a write. A text may be empty.
 func (x *exchange) written(wr *write) ([]written, error) {
 	key, err := x.key(wr, "")
 	if err != nil {
@@ -331,7 +333,8 @@ func (x *exchange) written(wr *write) ([]written, error) {
 	if wr.delete {
 		return []written{{"(deleted)", key, x.origin}}, nil
 	}
-	// The text and the rest of a memory are two beliefs. With the same key, the second would replace the first.
+	// The text and the rest of a memory become two beliefs. They need different keys. Otherwise the second belief would
+	// replace the first.
 	restKey, err := x.key(wr, "rest")
 	if err != nil {
 		return nil, err
@@ -359,7 +362,7 @@ func (x *exchange) written(wr *write) ([]written, error) {
 	return out, nil
 }
 
-// around returns the part of a body outside its items.
+// around returns that part of a body that must be judged and is not one of the items.
 func around(body jsontext.Value, list string) (string, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -369,8 +372,7 @@ func around(body jsontext.Value, list string) (string, error) {
 	return wordsLeft(o, nil)
 }
 
-// key returns the key of the memory, or of a part of it, that a write replaces. It is empty for a new
-// memory.
+// key returns the key of the memory that a write replaces, or of a part of it. For a new memory, it returns "".
 func (x *exchange) key(wr *write, part string) (string, error) {
 	if x.r.Method == http.MethodPost && !wr.delete {
 		return "", nil
@@ -392,22 +394,24 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 			return "", err
 		}
 		switch {
-		case x.r.Method != http.MethodPost: // requests of other methods always have these texts
+		// in a request with another method than POST, these members always identify the memory
+		case x.r.Method != http.MethodPost:
 			key += "/" + text
 		case text != "":
 			key += "/" + name + "=" + text
 		}
 	}
-	if len(key) > streams.MaxNameLen { // a clipped key could be that of another memory
+	// do not cut a long key, because it could become equal to the key of another memory
+	if len(key) > streams.MaxNameLen {
 		sum := sha256.Sum256([]byte(key))
 		key = x.Kind + ":" + hex.EncodeToString(sum[:])
 	}
 	return key, nil
 }
 
-// memory returns the proposal of a write. The source of the proposal is not the store as a whole, because the store has
-// texts of many people: a rule that holds everything from a source would hold all of them. Instead, the external writes
-// of a session are one source, and each other memory is a source of its own.
+// memory returns the memory write that is proposed for a text. Its source is not the store as a whole. The store has
+// texts of many people, and a rule that holds everything from one source would hold all of them. Instead, the external
+// writes of a session have one source, and each other memory has a source of its own.
 func (x *exchange) memory(t written) *streams.Memory {
 	text, key := t.text, t.key
 	source := "store:" + key
@@ -420,8 +424,8 @@ func (x *exchange) memory(t written) *streams.Memory {
 	return &streams.Memory{Head: x.head, Key: key, Content: text, Source: source}
 }
 
-// reread reads the stored text back after a write, and records it as derived from the written text. Without this
-// record, a text that the store has rewritten counts as external when it is found.
+// reread reads the texts that the store has stored after a write. It records them as derived from the texts that were
+// written. Without this record, a text that the store has rewritten would count as external when it is found.
 func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 	items, _, err := itemsIn(body, rt.read.list, rt.read.text, nil)
 	if err != nil {
@@ -432,13 +436,13 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 	for _, it := range said {
 		known[it.text] = true
 	}
-	// The store's model wrote this text, not the user.
+	// The model of the store wrote this text. So it does not have the origin of the user or the operator.
 	o := x.origin
 	if o == beliefs.OriginUser || o == beliefs.OriginSystem {
 		o = beliefs.OriginAgent
 	}
 	for _, it := range items {
-		// Skip memories that existed before this write: a part of their text comes from earlier writes.
+		// Skip a memory that existed before this write, because a part of its text comes from earlier writes.
 		var event string
 		if json.Unmarshal(it.all["event"], &event) != nil || event != rt.write.added {
 			continue
@@ -468,10 +472,10 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 	}
 }
 
-// judged returns a response without the parts that must not be shown, and with notes.
+// judged returns a response without the memories that must not be shown, and with notes in those that are context only.
 func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	if rt.read == nil || len(bytes.TrimSpace(body)) == 0 {
-		return nil, nil // the request was carried out and its response has no content
+		return nil, nil // the request was carried out, and its response has nothing to show
 	}
 	if !body.IsValid() {
 		return nil, errors.New("the store's answer is not JSON")
@@ -482,7 +486,7 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	asked := x.asked()
 	items, isList, err := itemsIn(body, rt.read.list, rt.read.text, asked)
 	if err != nil {
-		// The error may contain names from the response, which were not judged.
+		// Do not repeat the error, because it may contain names from the response, which were not judged.
 		return nil, fmt.Errorf("the store's answer does not have the known format of %s", x.Kind)
 	}
 	if len(items) > MaxItems {
@@ -520,7 +524,8 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	return enveloped(body, rt.read.list, out, asked)
 }
 
-// enveloped puts items back into their response. It keeps other members only if they have no words.
+// enveloped puts items back into the response from which they were taken. Of the other members of the response, it
+// keeps only those that need no judgment.
 func enveloped(body jsontext.Value, list string, items []jsontext.Value, asked map[string]bool) ([]byte, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -546,7 +551,7 @@ func enveloped(body jsontext.Value, list string, items []jsontext.Value, asked m
 	return json.Marshal(o, json.Deterministic(true))
 }
 
-// send sends a request to the store and reads the whole response.
+// send sends a request to the store, and reads the whole response.
 func (x *exchange) send(method, at, query string, body []byte) (*http.Response, jsontext.Value, error) {
 	u := x.Upstream.JoinPath(at)
 	u.RawQuery = query
@@ -566,7 +571,8 @@ func (x *exchange) send(method, at, query string, body []byte) (*http.Response, 
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", x.kind)
 	}
-	req.Header.Set("Accept", "application/json") // an event stream could not be judged as a whole
+	// the store must not answer with an event stream, because a response is judged as a whole
+	req.Header.Set("Accept", "application/json")
 	res, err := x.http.Do(req)
 	if err != nil {
 		return nil, nil, err
@@ -579,7 +585,7 @@ func (x *exchange) send(method, at, query string, body []byte) (*http.Response, 
 	return res, b, err
 }
 
-// loopback reports whether a Host header names this machine.
+// loopback reports whether a Host header names this machine, by its name or a loopback address.
 func loopback(host string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	ip := net.ParseIP(name)
