@@ -272,7 +272,7 @@ type catalogueView struct {
 	Tools                  map[string]shownTool // another list is accepted, with which this one is compared
 	Changes                []toolChange         // relative to the accepted list
 	Compared               bool                 // there is an accepted list to compare with
-	Instructions           [2]string            // the server's accepted and offered instructions; [0] is empty if they are equal
+	Instructions           [2]string            // the server's accepted and offered instructions; if equal, [0] is empty
 	Why                    string               // the reason why the list is not compared or not shown; empty: it is
 	Select                 bool                 // a person can choose the levels of the tools on this page and sign
 }

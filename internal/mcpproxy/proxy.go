@@ -96,7 +96,7 @@ type call struct {
 	cancel context.CancelFunc     // cancels a tools/call or a tools/list; nil for other methods
 	answer chan *jsonrpc.Response // gets the answer to a tools/call; nil for other methods
 	passed bool                   // the request was sent to the server; guarded by the mu of the proxy
-	size   int64                  // number of bytes of its answer, if this is a large one; guarded by the mu of the proxy
+	size   int64                  // number of bytes of its answer, if it is a large one; guarded by the proxy's mu
 	ended  chan struct{}          // closed when a tools/call has ended
 }
 

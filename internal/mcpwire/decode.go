@@ -127,7 +127,7 @@ type outermost struct {
 	ids       []json.RawMessage // values of id, in any letter case
 	response  bool              // the object has no member named method, in any letter case
 	outcome   bool              // the object has a member named result or error, in any letter case
-	ambiguous error             // the reason why two readers could understand the object differently; nil: they could not
+	ambiguous error             // why two readers could understand the object differently; nil: they could not
 }
 
 // id returns the id as it is written. If the object does not have exactly one id that is a string or a number, it
