@@ -269,9 +269,9 @@ type catalogueView struct {
 	Project, Agent, Server string
 	Row                    *catalogueRow
 	Review                 *holds.Review
-	Tools                  map[string]shownTool // another list is accepted, with which this one is compared
+	Tools                  map[string]shownTool // by name
 	Changes                []toolChange         // relative to the accepted list
-	Compared               bool                 // there is an accepted list to compare with
+	Compared               bool                 // another list is accepted, with which this one is compared
 	Instructions           [2]string            // the server's accepted and offered instructions; if equal, [0] is empty
 	Why                    string               // the reason why the list is not compared or not shown; empty: it is
 	Select                 bool                 // a person can choose the levels of the tools on this page and sign

@@ -183,7 +183,7 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 			}
 			s.Shutdown()
 			gone("stopped")
-			// With its index the server reads only the index, and without it the blocks. Both must give the same
+			// With its index, the server need not read the blocks. Without it, it reads them. Both must give the same
 			// streams.
 			for _, index := range []bool{true, false} {
 				if !index {

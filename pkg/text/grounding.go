@@ -23,7 +23,7 @@ const (
 	stemRunes    = 6    // the number of runes of a stem: approve, approved and approval have six in common
 	noRecall     = 0.15 // recall of unrelated texts of one language
 	fullRecall   = 0.9  // recall of a paraphrase with a replaced word
-	contradicted = 0.3  // maximum score of a sentence that the source contradicts (see Grounding)
+	contradicted = 0.3  // maximum score of a sentence if there is hard evidence against it (see Grounding)
 )
 
 // The weight of a term when the share of a sentence that a source has (its recall) is computed.

@@ -122,7 +122,7 @@ func TestGrounding(t *testing.T) {
 		{"unrelated news, not supported",
 			"The stock market fell sharply in March after the central bank raised interest rates.", []string{tanker}, 0, low},
 
-		// The documentation of Grounding says that it does not detect these differences. So the score stays high.
+		// Cases in which the score is misleading. The documentation of Grounding names them as its limits.
 		{"figures that changed places", "Customers may return an item within 5 days of delivery.", []string{policy}, high, 1},
 		{"said without the negation", "Shipping costs are refunded only if the item is defective.", []string{policy}, 0, low},
 		{"a synonym in every place", "Reimbursements go back via the card used.", []string{policy}, 0, low},
