@@ -64,7 +64,7 @@ func (p *page) believed(b *ingest.Belief) string {
 type beliefView struct {
 	ingest.Belief
 	Shown  string // the content, safe to look at
-	JSON   bool   // Shown is a JSON string, because the content has characters that cannot be shown
+	JSON   bool   // Shown is a JSON string, since the content has characters that cannot be shown
 	Unsafe string // the reason why the belief cannot be attested on this page; empty: it can
 	// Clears are the keys of the findings that a confirmation on this page clears, and Cleared are the texts of these
 	// findings. Kept are the texts of findings that it cannot clear. There are two reasons for that: the arbiter has
@@ -75,7 +75,7 @@ type beliefView struct {
 	Graph         *ingest.Lineage
 }
 
-// Command returns the command with which a person attests the belief with a key file. d is the decision.
+// Command returns the command line with which a person attests the belief with a key file. d is the decision.
 func (v *beliefView) Command(d string) string {
 	return "lazaret beliefs " + d + " " + v.ID + " --project " + v.Project + " --key FILE"
 }

@@ -443,7 +443,7 @@ func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
 	return template.HTML(lineage.SVG(g)) // SVG escapes its input
 }
 
-// Command returns the command with which a person decides the hold with a key file. d is the decision.
+// Command returns the command line with which a person decides the hold with a key file. d is the decision.
 func (v *holdView) Command(d string) string {
 	if v.List != nil && d == "approve" {
 		return "lazaret mcp review " + v.ID + " --key FILE"

@@ -83,7 +83,7 @@ func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	b := newBrowser(t)
 	authenticator(t, b)
 	b.open(t, link(t, User{Name: "stranger", Role: RoleApprover}))
-	b.open(t, "/holds") // not the page Now, which lists only some groups: other tests leave holds open
+	b.open(t, "/holds") // not the page Now, which lists few groups: other tests leave holds open
 	project, hold := attackAs(t, "seen")
 	// The page that is open must show the new hold without a reload.
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#hold-"+hold)))

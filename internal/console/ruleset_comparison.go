@@ -91,7 +91,7 @@ type judgement struct {
 	cut bool // there were more events than the limit
 }
 
-// compareRules judges the events of a project with two rule sets.
+// compareRules judges the events of a project by two rule sets.
 func (c *Console) compareRules(ctx context.Context, t *task, set, other *rules.Set, project string,
 	since, until time.Time) (*judgement, error) {
 	j, h := new(judgement), backtest.NewHistory()

@@ -62,7 +62,7 @@ type step struct {
 	At    uint64
 	ID    string // event id
 	Time  time.Time
-	Kind  string // read, believed, recalled, proposed, decided, done, alert or session
+	Kind  string // read, believed, recalled, proposed, decided, done, alert, session
 	Title string
 	Text  string
 	Word  string // a verdict, severity or belief state

@@ -300,7 +300,7 @@ func settle(ctx context.Context, t *testing.T, op *nats.Conn, js jetstream.JetSt
 	}
 }
 
-// readLedger counts the ledger entries for each event, and judges the ledger again.
+// readLedger counts the entries of each event, and judges the ledger again.
 func readLedger(ctx context.Context, t *testing.T, js jetstream.JetStream, last uint64) (seen map[string]int,
 	repeats int, again *rejudge) {
 	t.Helper()

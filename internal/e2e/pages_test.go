@@ -325,7 +325,7 @@ func (s *shell) background(command string) {
 	})
 }
 
-// write writes a block to the file that the page names for it.
+// write writes a block to the file that the page names.
 func (b block) write(t *testing.T, dir string) {
 	t.Helper()
 	path := filepath.Join(dir, b.file)

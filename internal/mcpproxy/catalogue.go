@@ -45,7 +45,7 @@ type catalogue struct {
 
 	seen    int64 // value of gen when the tools were last listed; -1 if they never were
 	digest  string
-	binding string                     // digest of the list and of the server's command; each call of a tool has it
+	binding string                     // digest of the list and of the server's command; each call of a tool carries it
 	first   map[string]json.RawMessage // the first page's result, without its tools
 	said    []string                   // those texts of the first page that are not part of a tool, and were recorded
 	raw     []json.RawMessage
@@ -330,8 +330,8 @@ func readPage(result json.RawMessage) (*page, error) {
 	return p, nil
 }
 
-// pageNames and toolNames are the fields of a page and of a tool that are passed on. readPage and shownTool remove all
-// other fields.
+// pageNames and toolNames are the fields of a page and of a tool that are passed on.
+// readPage and shownTool drop all other fields.
 var (
 	pageNames = text.Set("_meta cacheScope resultType ttlMs")
 	toolNames = text.Set("_meta annotations description execution icons inputSchema name outputSchema title")

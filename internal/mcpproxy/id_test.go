@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// server is a connection that records the methods of the requests that are written to it.
+// server is a connection that records the methods of the requests written to it.
 type server struct {
 	mcp.Connection
 	methods []string

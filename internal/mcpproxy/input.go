@@ -29,7 +29,7 @@ type inputs struct {
 	State     string          `json:"requestState,omitempty"`
 }
 
-// stateless reports whether the _meta of a request names a protocol version that has no initialize.
+// stateless reports whether the _meta of a request names a protocol version without initialize.
 func stateless(meta map[string]json.RawMessage) bool {
 	var version string
 	return json.Unmarshal(meta[mcp.MetaKeyProtocolVersion], &version) == nil && version >= sinceInputs
@@ -81,7 +81,7 @@ func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply)
 	return &jsonrpc.Response{ID: id, Result: body}
 }
 
-// withInputs returns a copy of a request that has other inputs.
+// withInputs returns a copy of a request with other inputs.
 func withInputs(r *jsonrpc.Request, in inputs) (*jsonrpc.Request, error) {
 	var params, mine map[string]json.RawMessage
 	body, err := json.Marshal(in)

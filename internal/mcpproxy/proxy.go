@@ -93,7 +93,7 @@ type asked struct {
 type call struct {
 	method string
 	params json.RawMessage
-	cancel context.CancelFunc     // cancels a tools/call or a tools/list; nil for other methods
+	cancel context.CancelFunc     // cancels a tools/call or tools/list; nil for other methods
 	answer chan *jsonrpc.Response // gets the answer to a tools/call; nil for other methods
 	passed bool                   // the request was sent to the server; guarded by the mu of the proxy
 	size   int64                  // number of bytes of its answer, if it is a large one; guarded by the proxy's mu

@@ -108,7 +108,7 @@ func vetNames(v any, depth int) error {
 	return nil
 }
 
-// vetMeta returns an error if a _meta contains a name that only the proxy may use.
+// vetMeta returns an error if a _meta has a name that only the proxy may use.
 func vetMeta(meta any) error {
 	names, _ := meta.(map[string]any)
 	for k := range names {

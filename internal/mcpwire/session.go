@@ -46,7 +46,7 @@ type session struct {
 	last     int                     // the latest stream's id
 	active   int                     // HTTP requests in progress
 	used     time.Time               // when the latest HTTP request ended
-	known    bool                    // the host has made a request with the session's id
+	known    bool                    // the host made a request with the session's id
 }
 
 // request is a request of the host that has no answer yet.

@@ -54,7 +54,7 @@ type exchange struct {
 	id, own jsonrpc.ID // the id of the request that the host chose, and the id that it has on the line
 	method  string
 	token   json.RawMessage        // the host's progress token, or nil
-	wants   json.RawMessage        // for subscriptions/listen: the notifications that the host wants
+	wants   json.RawMessage        // for subscriptions/listen: the notifications that the host asks for
 	stream  *stream                // stream to the host; nil if the endpoint itself made the request
 	answer  chan *jsonrpc.Response // gets the answer if the endpoint itself made the request
 }

@@ -28,7 +28,7 @@ var errUnread = errors.New("the host does not read its messages")
 type stream struct {
 	id   int
 	once bool          // no other response can continue the stream, so its events have no ids
-	held *atomic.Int64 // unread bytes of all streams of this session
+	held *atomic.Int64 // unread bytes of all streams of the session
 
 	mu      sync.Mutex
 	events  [][]byte      // guarded by mu, like the fields below

@@ -225,7 +225,7 @@ func (u *upstream) cancelled(params json.RawMessage) bool {
 	return true
 }
 
-// order sends the messages in the channel orders, one after the other.
+// order sends the messages of the channel orders, one after the other.
 func (u *upstream) order() {
 	for {
 		select {

@@ -551,7 +551,7 @@ func enveloped(body jsontext.Value, list string, items []jsontext.Value, asked m
 	return json.Marshal(o, json.Deterministic(true))
 }
 
-// send sends a request to the store, and reads the whole response.
+// send sends a request to the store and reads the whole response.
 func (x *exchange) send(method, at, query string, body []byte) (*http.Response, jsontext.Value, error) {
 	u := x.Upstream.JoinPath(at)
 	u.RawQuery = query

@@ -39,7 +39,7 @@ const (
 	recordHeader = 4 + 8 + 8 + 2
 	checksumSize = 8
 	hasHeaders   = 1 << 31 // flag in the length: the record has headers
-	isErased     = 1 << 63 // flag in the sequence: the message was overwritten
+	isErased     = 1 << 63 // flag in the sequence: the message is overwritten
 	isTombstone  = 1 << 62 // flag in the sequence: the record only says that the message with this sequence was deleted
 )
 

@@ -181,7 +181,7 @@ func readPair(path string) (*pair, error) {
 	return p, nil
 }
 
-// trusted returns the certificates of all authorities that servers trust, in PEM.
+// trusted returns the certificates of the authorities that servers trust, in PEM.
 func (a *authority) trusted() []byte {
 	var out []byte
 	for _, p := range []*pair{a.issuer, a.next, a.old} {

@@ -24,7 +24,7 @@ type Minter struct {
 	signer  nkeys.KeyPair
 }
 
-// OpenMinter reads the signing key of an installation. The installation must have been started before.
+// OpenMinter reads the signing key of an installation. The installation must have been started once.
 func OpenMinter(data string) (*Minter, error) {
 	dir := KeysDir(data)
 	account, err := accountKey(dir)
@@ -72,7 +72,7 @@ func (m *Minter) mint(g Grant) ([]byte, error) {
 	return b, err
 }
 
-// sign returns a credential file for a user's key, and the claims in it.
+// sign returns a credential file for a user's key and the claims in it.
 func (m *Minter) sign(g *Grant, user nkeys.KeyPair) ([]byte, *jwt.UserClaims, error) {
 	pub, err := user.PublicKey()
 	if err != nil {

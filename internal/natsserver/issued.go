@@ -229,7 +229,7 @@ func Credentials(data string) ([]*Issued, error) {
 	return r.Credentials, nil
 }
 
-// write signs a credential for a user, writes its file, and adds it to the register.
+// write signs a credential for a user, writes its file and adds it to the register.
 func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error) {
 	pub, err := user.PublicKey()
 	if err != nil {

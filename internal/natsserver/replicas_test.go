@@ -48,7 +48,7 @@ func (m *member) js(t *testing.T, data string, r natsserver.Role) jetstream.JetS
 	return js
 }
 
-// within calls fn until it succeeds. During an election, a cluster may answer late.
+// within calls fn until it succeeds. During an election a cluster answers late.
 func within(t *testing.T, d time.Duration, what string, fn func(ctx context.Context) error) {
 	t.Helper()
 	deadline := time.Now().Add(d)

@@ -81,7 +81,8 @@ func Public(private string) (string, error) {
 	return note.NewEd25519VerifierKey(signer.Name(), public)
 }
 
-// parsePrivate is like note.NewSigner, but also checks the name. Its errors never contain the text of the key.
+// parsePrivate is like note.NewSigner, and checks the name. Its errors never contain the text of
+// the key.
 func parsePrivate(private string) (note.Signer, error) {
 	signer, err := note.NewSigner(private)
 	if err != nil {

@@ -21,7 +21,7 @@ const TrustFile = "trust.yaml"
 // maxTrust is the maximum size of a trust file, in bytes.
 const maxTrust = 1 << 20
 
-// Role says what a pinned key may sign. No role includes another one.
+// Role is what a pinned key may sign. No role includes another one.
 type Role string
 
 // The roles.
@@ -200,7 +200,7 @@ type replaced struct {
 	at int64
 }
 
-// ReplacedAt returns the number of leaves that the log had when the key was replaced.
+// ReplacedAt returns the number of leaves of the log when the key was replaced.
 func (r replaced) ReplacedAt() int64 { return r.at }
 
 // Replaced records in the pin of a key that another key replaced it when the log had the given number of leaves. key is

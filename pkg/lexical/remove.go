@@ -399,7 +399,7 @@ type dead struct {
 	bits map[uint32][]byte
 }
 
-// in reports whether a document was removed from the segments from first to before end.
+// in reports whether documents were removed from the segments from first to before end.
 func (d *dead) in(first, end uint32) bool {
 	i, _ := slices.BinarySearch(d.segs, first)
 	return i < len(d.segs) && d.segs[i] < end

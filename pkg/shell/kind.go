@@ -250,7 +250,7 @@ func (o *options) permit(args []word) bool {
 				return false
 			}
 			if next && i+1 < len(args) && !strings.HasPrefix(args[i+1].text, "-") {
-				if i++; args[i].wild { // the shell may expand the option's value to several words
+				if i++; args[i].wild { // a shell may expand the option's value to several words
 					return false
 				}
 			}

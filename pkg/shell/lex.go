@@ -174,7 +174,7 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 	r.all = append(r.all, c)
 }
 
-// compound reads the programs inside a control structure.
+// compound reads the programs in a control structure.
 func (r *reader) compound(c syntax.Command) {
 	switch c := c.(type) {
 	case *syntax.Block:

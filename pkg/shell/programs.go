@@ -110,7 +110,7 @@ var remoteLookers = func() map[string]*options {
 	return m
 }()
 
-// targets are names of make targets and package scripts that build or test.
+// targets are names of make targets and package scripts that build and test.
 var targets = set(`all build compile test tests check checks lint fmt format vet typecheck type-check type_check
 	types tsc unit unittest unit-test test-unit test:unit integration coverage cover bench help docs doc generate`)
 

@@ -36,8 +36,8 @@ type Carrier struct {
 	Via string `json:"w,omitempty"`
 }
 
-// Limits on the carriers of one content. Because of maxPerKind, many carriers of one kind cannot displace those of
-// other kinds.
+// Limits on the carriers of one content. With maxPerKind, many carriers of one kind cannot displace
+// those of other kinds.
 const (
 	maxCarriers = 128
 	maxPerKind  = 32

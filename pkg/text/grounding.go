@@ -101,7 +101,7 @@ type grounds struct {
 	ids       map[uint64]int32 // ids of the keys of the answer
 	slots     []int32          // by id: index of the key in the sentence that support compares now; -1 for other keys
 	found     []occurrence     // occurrences of the answer's keys in the current source, in order
-	all, hits []occurrence     // occurrences of the current sentence's keys; hits has only those that count
+	all, hits []occurrence     // occurrences of the current sentence's keys; hits are those that count
 }
 
 // sentence is a sentence of the answer, or a part of a long one.

@@ -191,7 +191,7 @@ func checkGrounding(t interface{ Fatalf(string, ...any) }, answer string, source
 	}
 }
 
-// claims generates texts with common words, figures and negations.
+// claims draws texts with common words, figures and negations.
 func claims() *rapid.Generator[string] {
 	piece := rapid.OneOf(contents(), rapid.SampledFrom(strings.Fields(
 		"the payment Payments was not never approved Approve approval 30 -30 1,000 days Maria maria@example.com , . ! ? no "+

@@ -31,7 +31,7 @@ const (
 	mask48       = 1<<48 - 1
 )
 
-// In returns the share of p's phrases that are also in q, from 0 to 1.
+// In returns the share of p's phrases that are in q, from 0 to 1.
 func (p Phrases) In(q Phrases) float64 {
 	mine := p.Hashes
 	if q.Window > p.Window {
@@ -196,7 +196,7 @@ func (sc *scratch) words(normal []byte) (content, all []uint64) {
 	for i := 0; i < len(normal); {
 		h, next := scanWord(normal, i)
 		if next == i {
-			// An escaped line end in quoted JSON separates words too.
+			// Escaped line ends in quoted JSON separate words too.
 			if normal[i] == '\\' && i+1 < len(normal) && (normal[i+1] == 'n' || normal[i+1] == 'r' || normal[i+1] == 't') {
 				next++
 			}

@@ -356,7 +356,8 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 	return end
 }
 
-// spacedOut reports whether tok consists of single characters with the same separator between them, as in i-g-n-o-r-e.
+// spacedOut reports whether tok is single characters with the same separator between them, as in
+// i-g-n-o-r-e.
 func spacedOut(tok string) bool {
 	sep := tok[1]
 	if isAlnum(sep) {

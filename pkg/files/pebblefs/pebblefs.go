@@ -23,7 +23,7 @@ type ownerFS struct{ vfs.FS }
 
 func (o ownerFS) Unwrap() vfs.FS { return o.FS }
 
-// own removes the access rights of others from a file that was opened for writing.
+// own removes the access rights of others from a file that was just opened for writing.
 func own(f vfs.File, err error) (vfs.File, error) {
 	if err != nil || f.Fd() == vfs.InvalidFd { // a file in memory
 		return f, err

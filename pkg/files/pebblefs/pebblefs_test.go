@@ -35,7 +35,7 @@ func loose(t *testing.T, dir string) (out []string) {
 func TestPromiseA12ADatabasesFilesAreItsOwnersAloneWhateverTheUmask(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "db")
-	for range 2 { // the second run opens the files of the first one, and reuses its log
+	for range 2 { // the second opens the files of the first, and reuses its log
 		db, err := pebble.Open(dir, &pebble.Options{FS: pebblefs.OwnerOnly(vfs.Default), Logger: quiet{}})
 		if err != nil {
 			t.Fatal(err)

@@ -21,8 +21,8 @@ const MaxSize = 1 << 20
 // It limits the parser's recursion.
 const maxNesting = 16
 
-// secretPrefix begins the text of a private key in the C2SP note format. An error does not show a line with a private
-// key, because errors end up in logs.
+// secretPrefix begins the text of private keys in the C2SP note format. Errors do not show a line
+// with a private key, because errors end up in logs.
 const secretPrefix = "PRIVATE+KEY+"
 
 // Error is an error at a position in a file.
@@ -237,7 +237,8 @@ func (d *Document) convert(err error) error {
 	return d.whole("%v", err)
 }
 
-// recovered converts a panic of the YAML library to an error, because the library panics on some malformed documents.
+// recovered converts a panic of the YAML library to an error. The library panics on some malformed
+// documents.
 func (d *Document) recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = d.whole("malformed YAML: %v", r)
