@@ -512,7 +512,7 @@ func (x *index) state() (ready bool, version uint64, changed <-chan struct{}) {
 	return x.ready, x.version, x.changed
 }
 
-// await waits until the index has read the entry at a position. It waits at most for the time most.
+// await waits until the index has read the entry at a position. most is the maximum time that it waits.
 func (x *index) await(ctx context.Context, at uint64, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -43,8 +43,8 @@ func startLoad(t *testing.T, nc *nats.Conn, total int) *load {
 	return startLoadOf(t, nc, total, 200, total)
 }
 
-// startLoadOf publishes total events, in groups of window. It first publishes at most most of them, and waits until the
-// test raises l.most before it publishes more.
+// startLoadOf publishes total events, in groups of window. Before the test raises l.most, it publishes only the first
+// most of them.
 func startLoadOf(t *testing.T, nc *nats.Conn, total, window, most int) *load {
 	t.Helper()
 	l := &load{total: total, done: make(chan error, 1)}

@@ -202,8 +202,8 @@ func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs
 }
 
 // take returns a remembered proposal of an equal call, and removes it so that one approval lets only one call through.
-// If one of the proposals has the hold hold, take returns this one, and otherwise the oldest. more reports whether the
-// caller should also try the other remembered proposals.
+// hold is the id of a hold: if it is that of one of the proposals, take returns this proposal, and otherwise the
+// oldest. more reports whether the caller should also try the other remembered proposals.
 func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -113,8 +113,8 @@ func (s *stream) end() {
 	s.wakeUp()
 }
 
-// attach makes the caller the reader of the stream, beginning with event from. If from is -1, it begins with the first
-// event that was not written to a host.
+// attach makes the caller the reader of the stream. Reading begins with the event whose number is from. If from is -1,
+// it begins with the first event that was not written to a host.
 func (s *stream) attach(from int) (reader, next int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,9 +190,9 @@ func parseEventID(s string) (stream, i int, err error) {
 	return stream, i, nil
 }
 
-// serve writes the stream to a host, beginning after event from. It ends when the stream ends, the host disconnects, or
-// another response continues the stream. Before it sends the HTTP status, it waits for a first event, but at most for
-// the time commit.
+// serve writes the stream to a host. It begins after the event whose number is from. It ends when the stream ends, the
+// host disconnects, or another response continues the stream. Before it sends the HTTP status, it waits for a first
+// event, but at most for the time commit.
 func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit time.Duration, prime bool) {
 	s.use()
 	defer s.release()

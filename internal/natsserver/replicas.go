@@ -155,7 +155,7 @@ func (r *rewriter) await(ctx context.Context, replicas int) (leader string, err 
 	return leader, err
 }
 
-// handOver moves the leadership of the stream from the server from to any other server.
+// handOver moves the leadership of the stream away from the server named from, to any other server.
 func (r *rewriter) handOver(ctx context.Context, from string) error {
 	return retry(ctx, func(ctx context.Context) error {
 		leader, err := r.await(ctx, r.replicas)

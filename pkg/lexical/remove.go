@@ -127,7 +127,7 @@ func (x *Index) Remove(doc uint32, id string) (bool, error) {
 	return true, x.kv.Give(x.key(keySweep), sweep{}.encode())
 }
 
-// Documents calls fn with the number and the id of each document, in order, from the document with the number from. It
+// Documents calls fn with the number and the id of each document, in order. It begins with document number from, and
 // stops when fn returns false.
 func (x *Index) Documents(from uint32, fn func(doc uint32, id string) (more bool)) error {
 	return x.kv.ScanFrom(x.key(keyID), x.key(keyID, uint64(from)), func(k, v []byte) (bool, error) {

@@ -94,7 +94,7 @@ func (s *sinks) matches(t token) (out []string) {
 // maxBraces is the maximum number of words to which the braces of one word expand.
 const maxBraces = 64
 
-// braces expands {a,b} in a word. It returns at most most words.
+// braces expands {a,b} in a word. most is the maximum number of words that it returns.
 func braces(word string, most int) (out []string) {
 	end := strings.IndexByte(word, '}')
 	start := strings.LastIndexByte(word[:max(end, 0)], '{')
