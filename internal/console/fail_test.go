@@ -46,6 +46,9 @@ func (b *browser) fails(t *testing.T, name string, status int, title string, ope
 }
 
 func TestSignInAndErrorPagesAreAccessibleAndAskNobodyElse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	project, hold := attack(t)
 	b := newBrowser(t)
 	at := func(path string) func() { return func() { b.open(t, path) } }

@@ -220,6 +220,7 @@ func (a *scripted) work() {
 // TestAScriptedAgentWorksOverThreeStockServersAfterOneReview makes 200 honest calls under the shipped policy and counts
 // how many are refused. In addition, it makes two calls that a planted text asks for. These must be held.
 func TestAScriptedAgentWorksOverThreeStockServersAfterOneReview(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	root, err := filepath.EvalSymlinks(t.TempDir())

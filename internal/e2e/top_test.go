@@ -84,6 +84,7 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 // While a stage is paused, top must list it as silent, and doctor must say that no process of the stage answers. When
 // the stage runs again, it must catch up without help.
 func TestDoctorAndTopShowWhoLags(t *testing.T) {
+	long(t)
 	t.Parallel()
 	f := newFleet(t, "ingest", "sentinels", "arbiter", "auditor")
 	if out, code := command(t, f.data, "doctor"); code != 0 || !strings.Contains(out, "good   sentinel-core") ||

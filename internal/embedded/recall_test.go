@@ -14,6 +14,9 @@ import (
 // The memories together are larger than a message may be. A recall of all of them must return as many as fit. Another
 // project must still get verdicts. After a restart, both must work too.
 func TestPromiseC20ARecallOfMoreThanFitsIntoAMessageStopsNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const memories, size = 90, 98_000
 	data := t.TempDir()
 	run := func(start int) {

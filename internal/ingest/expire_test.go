@@ -157,6 +157,9 @@ func (x *expirer) swept() {
 
 // No entry of an expiry drops more beliefs than one step may, and events are decided in between.
 func TestAnExpiryGoesOnInBoundedSteps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	x, _ := newExpirer(t)
 	x.readMany(0, 1500)
 	horizon := x.now
