@@ -130,7 +130,8 @@ func alertReason(code streams.Code, v streams.Verdict, group string, al streams.
 	return r
 }
 
-// wants returns the digest under which the group must assess the proposal, or "" if no policy requires the group.
+// wants returns the digest of the rule set or version with which the group must assess the proposal, or "" if the
+// policy does not require the group.
 func (p *proposal) wants(group string) string {
 	for _, g := range p.Groups {
 		if g.Group == group {

@@ -18,9 +18,10 @@ const keyRate = 'q'
 // maximum for one tool in one session.
 const allHolds = 10
 
-// overBudget returns a reason to deny a proposal instead of holding it, or nil. The reason is that the agent has too
-// many open holds of one tool in one session or in all, or that too many of its actions were held within the last
-// minute. The limit for one tool is per session, so that one session cannot use up the budget of another.
+// overBudget returns a reason to deny a proposal instead of holding it, or nil. There are three reasons: the agent has
+// too many open holds of this tool in this session, it has too many open holds in all, or too many of its actions were
+// held within the last minute. The limit for one tool is per session, so that one session cannot use up the budget of
+// another.
 func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.Reason, error) {
 	if pol == nil {
 		return nil, nil

@@ -75,8 +75,8 @@ func TestAnOverConfidentClassIsHeldUntilItIsNot(t *testing.T) {
 	if v := d.says("d", "read_file", beliefs.L1, 0.9, "ok"); v.Verdict != streams.Allow {
 		t.Errorf("another class: %s %+v", v.Verdict, v.Reasons)
 	}
-	// Successes at the stated confidence clear the class again. The new calibration says that it
-	// was over-confident before.
+	// After many successes at the stated confidence, the class is no longer over-confident. The new calibration says
+	// that the class was over-confident before.
 	for i := range calibration.Keep {
 		id := fmt.Sprint("e", i)
 		confidence := 0.9
@@ -107,7 +107,7 @@ func TestAnOutcomeCountsOnceAndSyntheticProjectsDoNot(t *testing.T) {
 				Outcome: beliefs.Outcome{Action: "a", Status: "error"}})
 	}
 	if cs := d.calibrations(); len(cs) != 0 {
-		t.Errorf("one action counted often: %+v", cs)
+		t.Errorf("50 outcomes of one action made a calibration: %+v", cs)
 	}
 	d = newDesk(t, newArbiter(t), pol)
 	d.project = streams.SyntheticPrefix + "probe"

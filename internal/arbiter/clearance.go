@@ -173,8 +173,8 @@ func listFindings(st *stage.State, req []byte) (any, error) {
 }
 
 // refuseFound withholds each belief that a recall found and on which there is a finding that asks for a hold or deny.
-// The recall serves the others. It returns the findings as reasons that ask for nothing. In learn mode nothing is
-// withheld.
+// The recall serves the others. It returns the findings as reasons whose verdict is allow, because the recall itself is
+// allowed. In learn mode nothing is withheld.
 func (p *proposal) refuseFound(st *stage.State, learn bool) ([]streams.Reason, error) {
 	if p.Type != streams.TypeRecall {
 		return nil, nil

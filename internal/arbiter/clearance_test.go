@@ -97,7 +97,7 @@ func (d *clearing) recall() *streams.VerdictEntry {
 	return d.last(seq)
 }
 
-// withholds checks whether a recall withholds b1. It is allowed in any case.
+// withholds checks whether a recall withholds b1. The verdict on the recall must be allow in any case.
 func (d *clearing) withholds(what string, want bool) {
 	d.t.Helper()
 	v := d.recall()

@@ -101,7 +101,7 @@ func TestAFullBudgetOfHoldsDeniesOnlyMoreOfTheSame(t *testing.T) {
 		}
 	}
 	if v := ask("s1", "send_email"); v != streams.Deny {
-		t.Errorf("one more of the same: %s", v)
+		t.Errorf("the action beyond the maximum of open holds gets %s, want deny", v)
 	}
 	for session, tool := range map[string]string{"s1": "send_sms", "s2": "send_email"} {
 		if v := ask(session, tool); v != streams.Hold {

@@ -24,7 +24,7 @@ import (
 // findings that ask for a hold. Even if a finding on a belief is evicted, ingest has restricted the belief, and the
 // entry of every action that cites the belief says so.
 const (
-	maxAlerted  = 20_000  // per project: subjects with findings that ask for nothing
+	maxAlerted  = 20_000  // per project: subjects whose findings ask for neither a hold nor a deny
 	maxBinding  = 200_000 // per project: subjects with findings that ask for a hold or a deny
 	maxFindings = 8       // per subject
 	maxTexts    = 4       // of a finding, besides its first one
@@ -372,7 +372,7 @@ type parents struct {
 	From  []string `json:"from,omitzero"`
 }
 
-// derive stores the parents of a memory write, even if it is not allowed.
+// derive stores the parents of a memory write, even if the write is not allowed.
 func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 	if p.Belief == nil || len(p.From) == 0 {
 		return nil
@@ -449,7 +449,7 @@ type step struct {
 }
 
 // findings returns the findings on r and on its ancestors as reasons. If r is a belief that a recall found, and a
-// person cleared a finding on it, the reason asks for nothing and names the person.
+// person cleared a finding on it, the reason's verdict is allow, and its text names the person.
 func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, error) {
 	var out []streams.Reason
 	err := p.bearing(st, r, func(fd finding, _ string, path []string, named bool, by *clearance) {

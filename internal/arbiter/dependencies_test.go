@@ -35,7 +35,7 @@ func TestASessionsRecallsAreAListOfTheLatest(t *testing.T) {
 			}
 			got, err := recalledIn(st, p)
 			if err != nil || !slices.Equal(got, want) {
-				t.Fatalf("it has %v, %v, want %v", got, err, want)
+				t.Fatalf("the session's recalled beliefs are %v, %v, want %v", got, err, want)
 			}
 		}
 	}

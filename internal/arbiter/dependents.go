@@ -239,7 +239,7 @@ func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*
 	if err != nil || pol == nil {
 		return nil, err
 	}
-	// The beliefs of the hold may have more parents than when the hold was indexed.
+	// Index the hold again: its beliefs may have more parents than when it was indexed.
 	if err := h.index(st); err != nil {
 		return nil, err
 	}

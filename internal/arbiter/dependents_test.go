@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// falls folds an attestation that makes a belief fall.
+// falls folds an attestation that makes a belief less reliable by a move of one axis.
 func (b *bench) falls(belief, why string, move beliefs.Move) {
 	b.t.Helper()
 	b.ingest(streams.TypeConfirmation, &streams.ConfirmationEntry{EntryHead: streams.EntryHead{ID: "w"}, Belief: belief,
@@ -124,8 +124,8 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 		!strings.Contains(string(out.Body), "approval-revision") {
 		t.Errorf("%s: %s", b.state(v.Hold.ID), out.Body)
 	}
-	// If root falls again in the same way, no hold gets another revision. If b1 falls too, the holds that depend on b1
-	// do.
+	// The same attestation of root again: if a hold gets a revision, the revision must name its reason. Then an
+	// attestation contradicts b1: the six holds that depend on b1 get a new revision.
 	b.falls("root", "it is false", quarantined())
 	for _, v := range b.dues() {
 		if !strings.Contains(fmt.Sprint(v.Reasons), "it is false") {

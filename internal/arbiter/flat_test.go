@@ -166,7 +166,7 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 		for _, e := range d.ledger {
 			if e.Stage == streams.StageArbiter && e.Type != streams.TypeDue {
 				if n >= len(own) || own[n] != string(e.Body) {
-					t.Fatalf("begun anew at %d, answer %d differs", cut, n)
+					t.Fatalf("a fold that restarts at entry %d gives another answer %d", cut, n)
 				}
 				n++
 			}
@@ -200,8 +200,8 @@ func TestAnOldAlertStillCounts(t *testing.T) {
 	}
 }
 
-// TestAFloodOfAlertsPushesOutNoneThatHolds: alerts that ask for nothing never evict an alert that
-// asks for a hold.
+// TestAFloodOfAlertsPushesOutNoneThatHolds: alerts that ask for neither a hold nor a deny must never evict an alert
+// that asks for a hold.
 func TestAFloodOfAlertsPushesOutNoneThatHolds(t *testing.T) {
 	off, err := stage.OpenOffline()
 	if err != nil {

@@ -295,7 +295,7 @@ func ledgerTime(st *stage.State) (time.Time, error) {
 	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), nil
 }
 
-// propose stores a new proposal. If the proposal waits for no group, it decides it at once.
+// propose stores a new proposal. If no group must assess the proposal, propose decides it at once.
 func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	p := &proposal{Seq: e.Seq, Stamp: e.Time, Type: e.Type, Project: e.Project}
 	pol, polDigest, err := f.policies.Active(st, streams.DoActivatePolicy)

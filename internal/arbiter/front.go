@@ -181,8 +181,8 @@ func (f *Front) serve(r micro.Request) {
 // replyHeaders is the number of bytes that are reserved for the headers of a reply.
 const replyHeaders = 16 << 10
 
-// encode returns a reply as JSON. If a message of at most most bytes cannot hold the reply, it returns an error reply
-// instead.
+// encode returns a reply as JSON. If the reply does not fit into a message of `most` bytes, encode returns an error
+// reply instead.
 func encode(rep *streams.Reply, most int) (*streams.Reply, []byte) {
 	body, err := streams.Marshal(rep)
 	if err == nil && len(body) <= most-replyHeaders {

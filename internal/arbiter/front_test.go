@@ -31,13 +31,13 @@ func TestPromiseC20AnAnswerThatFitsIntoNoMessageIsAnError(t *testing.T) {
 	}
 }
 
-// The entry of a joint decision that was dropped has the sequence of the next one. Its recall must not be
-// served with the verdict on the next one.
+// If a joint decision is dropped, the next one gets the same ledger sequence. The recall of the dropped decision must
+// not be served with the verdict of the next one.
 func TestTheRecallOfADroppedDecisionIsNotServed(t *testing.T) {
 	f := &Front{waiting: make(map[requestKey][]*waiter)}
 	w, ok := f.await(requestKey{"demo", "agent", "r"})
 	if !ok {
-		t.Fatal("it does not wait")
+		t.Fatal("the front accepts no waiting request")
 	}
 	read := func(query string) *streams.RecallEntry {
 		r := &streams.RecallEntry{Query: query}
@@ -57,7 +57,7 @@ func TestTheRecallOfADroppedDecisionIsNotServed(t *testing.T) {
 	}
 }
 
-// fakeOffer is an offer whose channels have no room, so that a send shows that the front waits.
+// fakeOffer is an offer with unbuffered channels. So a send succeeds only while the front waits for it.
 type fakeOffer struct {
 	answers chan []streams.Entry
 	decided chan uint64

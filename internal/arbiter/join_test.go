@@ -152,7 +152,7 @@ func TestWhatGroupsSaidDoesNotDependOnHowItWasDelivered(t *testing.T) {
 			before := slices.Clone(got)
 			next, more := joinAnswer(slices.Clone(got), a)
 			if same := slices.EqualFunc(before, next, answer.equal); more == same {
-				t.Fatalf("it says more: %v, and it is the same: %v", more, same)
+				t.Fatalf("joinAnswer reports a change: %v, but the answers are unchanged: %v", more, same)
 			}
 			got = next
 		}
@@ -285,7 +285,7 @@ func TestALateFindingTightensWhatItCan(t *testing.T) {
 				&streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o", Agent: "agent"}, Outcome: beliefs.Outcome{Action: "p",
 					Status: "ok"}})
 		}
-		// This group is not the first, so that the hold gets a second reason.
+		// The late finding comes from another group than the first one, so that the hold gets a second reason.
 		d.assess("c", seq, &streams.AssessmentEntry{Verdict: late})
 		vs := d.verdicts(seq)
 		got := vs[len(vs)-1]

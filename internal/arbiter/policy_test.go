@@ -8,7 +8,7 @@ import (
 	"lazaret/streams"
 )
 
-// The fold obeys a policy's levels, deadlines, silence rules and hold limits.
+// These tests check that the fold obeys a policy's levels, deadlines, rules about silent groups, and limits of holds.
 
 func TestDeadlinesAreThoseOfTheLevelAndSilenceIsWhatThePolicySays(t *testing.T) {
 	pol := testPolicy(t, "on_silent: hold", "on_silent: deny", "hold_expiry: 24h", "hold_expiry: 2h", "  default: 2s",

@@ -355,7 +355,7 @@ func TestAnExpiredHoldIsNotDeniedAndSaysWhatToDo(t *testing.T) {
 		again.Reasons[len(again.Reasons)-1].Code != streams.CodeExpired {
 		t.Errorf("%+v, %v", again, err)
 	}
-	// A resolution between the expiry and its due entry is refused.
+	// A resolution that comes after the hold's expiry, but before a due entry records the expiry, is refused.
 	v = b.hold("a2")
 	b.at = v.Hold.Expires
 	if out := b.resolve(v.Hold.ID, msg()); out.Type != streams.TypeAlerts || b.state(v.Hold.ID) != streams.HoldOpen {
@@ -390,7 +390,7 @@ standing:
 	}
 	if v := ask("agent", "x@example.org", false); v.Verdict != streams.Allow ||
 		v.Reasons[len(v.Reasons)-1].Code != streams.CodeStanding {
-		t.Errorf("what it names: %+v", v)
+		t.Errorf("an action that the standing permission names: %+v", v)
 	}
 	for what, v := range map[string]*streams.VerdictEntry{
 		"another recipient": ask("agent", "eve@evil.example", false),
@@ -455,9 +455,8 @@ func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 	b.replayed()
 }
 
-// After a hold was opened, a belief that its action cites, or an ancestor of that belief, falls by
-// an attestation. An approval of the earlier revision does not release the hold. An approval of the
-// present revision does.
+// After a hold was opened, an attestation makes a belief that its action cites, or an ancestor of that belief,
+// unreliable. An approval of the earlier revision does not release the hold. An approval of the present revision does.
 func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
 	moves := map[string]beliefs.Move{
 		"quarantine": {Axis: beliefs.AxisSecurity, From: "clean", To: beliefs.Quarantined.String()},
@@ -498,7 +497,7 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
 				}
 				b.resolve(v.Hold.ID, b.sign(b.statement(&h.Verdict), who.alice))
 				if b.state(v.Hold.ID) != streams.HoldApproved {
-					t.Error("who saw that it fell cannot release it")
+					t.Error("a signer who saw that the belief became unreliable cannot release the hold")
 				}
 				b.replayed()
 			})
@@ -506,8 +505,8 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
 	}
 }
 
-// After a hold on a memory write was opened, a belief that the memory derives from falls. An
-// approval of the earlier revision does not release it.
+// After a hold on a memory write was opened, a belief that the memory derives from becomes unreliable. An approval of
+// the earlier revision does not release the hold.
 func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfWhatAMemoryDerivesFrom(t *testing.T) {
 	who := newPeople(t)
 	b := newBench(t, who.trust)
@@ -545,7 +544,7 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfWhatAMemoryDerivesFrom(t *tes
 	}
 	b.resolve(v.Hold.ID, b.sign(b.statement(&h.Verdict), who.alice))
 	if b.state(v.Hold.ID) != streams.HoldApproved {
-		t.Error("who saw that it fell cannot release it")
+		t.Error("a signer who saw that the belief became unreliable cannot release the hold")
 	}
 	// If the belief became unreliable before the memory write was proposed, the hold has this reason from the start.
 	// Its revision does not change.

@@ -43,7 +43,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 			f.log.Error("unreadable order", "seq", e.Seq, "err", err)
 			return nil, nil
 		}
-		// All subjects share one counter, because an attacker may invent any number of subjects.
+		// Count refusals for all subjects together, because an attacker may invent any number of subjects.
 		n, err := count(st, stage.Key(keyRefused, e.Project, "-", refusedOrder+o.Check))
 		if err != nil {
 			return nil, err

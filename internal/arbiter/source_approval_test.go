@@ -80,7 +80,7 @@ func TestTheApprovalOfASourceCoversSoManyActionsAndNoMore(t *testing.T) {
 		}
 	}
 	if got := b.follow("s", intent.Grounds{Digest: digest}); got.Verdict != streams.Hold || got.Covered != nil {
-		t.Errorf("one more: %+v", got)
+		t.Errorf("the action after the approved number: %+v", got)
 	}
 	b.replayed()
 }

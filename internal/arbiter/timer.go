@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// The kinds of timers. Of timers with the same time, the first kind fires first.
+// The kinds of timers. Of timers with the same time, the one whose kind is listed first fires first.
 const (
 	timerDeadline = 'd' // a group's deadline
 	timerExpiry   = 'e' // a hold expires

@@ -127,8 +127,8 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	case !unseen:
 	case by != nil && by.Scope != "":
 		p.unseen(by)
-	// These are entries of earlier versions. Signed revisions cover the texts of these reasons, so the texts must not
-	// change.
+	// The next cases are for entries of earlier versions. Signed revisions cover the texts of the reasons, so the texts
+	// must not change.
 	case by == nil || by.Intake == 0:
 		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has "+
 			"judged what the agent saw: start a new session")
@@ -204,7 +204,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 			return nil, err
 		}
 	}
-	// A late assessment can make the verdict stricter. A timer removes the stored proposal.
+	// Store the decided proposal, because a late assessment can make the verdict stricter. A timer removes it.
 	if err := f.keepForLate(st, p, now); err != nil {
 		return nil, err
 	}

@@ -204,7 +204,7 @@ func TestANewAuditorOfATrimmedLedgerTakesAnothersTiles(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Without another log it cannot start, and the error says what to do.
+	// Without another auditor's log to begin with, the new auditor cannot start. The error must say what to do.
 	cfg := config(t, kb, 2)
 	alone := start(t, srv, cfg)
 	err := <-alone.done
@@ -268,7 +268,7 @@ func TestTilesOfAnotherLedgerAreRefused(t *testing.T) {
 	cfg.From, cfg.Trusted = a.Source(), note.VerifierList(ka.Verifier)
 	b := start(t, srv, cfg)
 	if err := <-b.done; !errors.Is(err, chain.ErrDiffers) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the auditor ended with %v", err)
 	}
 	b.Close()
 	a.end()
@@ -449,7 +449,7 @@ func TestPromiseB17AnUnpinnedKeySignsNothing(t *testing.T) {
 		t.Fatalf("an unpinned key: %v", err)
 	}
 	if _, err := os.Stat(cfg.Dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it left a log: %v", err)
+		t.Errorf("an auditor with an unpinned key left a log: %v", err)
 	}
 	cfg.Signer = pinned.Signer
 	a, err := auditor.Open(context.Background(), cfg)

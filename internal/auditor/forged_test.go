@@ -387,7 +387,7 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 	}
 }
 
-// erase writes a statement about one data subject, and erases an entry.
+// erase writes a statement about one data subject, and erases the payload of the entry seq.
 func (f *forger) erase(seq uint64, signed string) {
 	f.t.Helper()
 	f.forget(streams.TypeErased, "acme", signed)
@@ -405,7 +405,7 @@ func lawfulBy(trust *keys.Trust) *chain.Lawful {
 func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		later int // number of real entries that arrive in the meantime
+		later int // number of real entries that arrive after the forged leaf
 		want  string
 	}{{"the ledger goes on otherwise", 3, "leaf 20"}, {"the ledger ends before it", 0, "the ledger ends at 20"}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -441,7 +441,7 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 			var mismatch *auditor.MismatchError
 			if err := <-a.done; !errors.As(err, &mismatch) || !strings.Contains(err.Error(), c.want) ||
 				!strings.Contains(err.Error(), "evidence") {
-				t.Fatalf("it ended with %v", err)
+				t.Fatalf("the auditor ended with %v", err)
 			}
 			if got := <-incidents; !strings.Contains(got, "ledger-mismatch") {
 				t.Error(got)

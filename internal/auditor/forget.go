@@ -354,8 +354,8 @@ func (a *Auditor) dropOlder(age time.Duration) error {
 // removed ends the name of a snapshot that is being removed.
 const removed = ".removed"
 
-// lookBack is how many of the last leaves are searched for statements when an auditor starts.
-// Entries that are derived from forgotten entries follow the statement closely.
+// lookBack is how many of the last leaves are searched for statements when an auditor starts. That suffices: other
+// stages add entries that they derive from forgotten entries only shortly after the statement.
 const lookBack = 100_000
 
 // loadForgotten finds recently forgotten projects, so that late entries about them lose their keys too.

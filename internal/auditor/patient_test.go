@@ -83,7 +83,7 @@ func TestAnAuditorWaitsForAServerThatAnswersLate(t *testing.T) {
 	go func() { ended <- a.Follow(ctx) }()
 	select {
 	case err := <-ended:
-		t.Fatalf("it ended: %v", err)
+		t.Fatalf("the auditor ended: %v", err)
 	case <-time.After(7 * time.Second): // the library waits 5 s
 	}
 	stalled.Store(false)

@@ -26,7 +26,7 @@ type Request struct {
 	Level int   `json:"level,omitzero"`
 	N     int64 `json:"n,omitzero"`
 	Width int   `json:"width,omitzero"`
-	// ID is the id of an event, for find. If it is empty, Seq is the position of a ledger entry.
+	// ID is the id of the event that find looks for. If ID is empty, find looks for the ledger entry at position Seq.
 	ID  string `json:"id,omitzero"`
 	Seq uint64 `json:"seq,omitzero"`
 }

@@ -34,7 +34,7 @@ type door struct {
 	err    error     // error of the last attempt to connect
 	tried  time.Time // time of the last attempt to connect
 	holds  holds
-	denied map[string][]*watch // pending requests by subject, which asking cancels if the server denies it
+	denied map[string][]*watch // pending requests by subject; they are cancelled if the server denies the subject
 }
 
 // session is a connection and the agent that its credential belongs to.

@@ -62,7 +62,8 @@ func TestAnAgentWorksOverHTTP(t *testing.T) {
 	if rep := p.verdict(t, secret, "GET", path+"?wait=50ms", ""); rep.Verdict != streams.Hold {
 		t.Errorf("the hold is %s", rep.Verdict)
 	}
-	// One caller waits for the hold, another sends the same proposal again and waits.
+	// One caller waits for the hold. Another sends the same proposal again and waits. After the approval, both must get
+	// allow.
 	answers := make(chan *streams.Reply, 2)
 	go func() { answers <- p.verdict(t, secret, "GET", path+"?wait=60", "") }()
 	go func() { answers <- p.verdict(t, secret, "POST", "/v1/decide?wait=60s", fmt.Sprintf(email, "a1")) }()

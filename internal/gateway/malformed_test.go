@@ -75,7 +75,7 @@ func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 	})
 	acknowledged.Range(func(id, _ any) bool {
 		if count[id.(string)] != 1 {
-			t.Errorf("observation %v stands %d times in the ledger", id, count[id.(string)])
+			t.Errorf("observation %v is %d times in the ledger", id, count[id.(string)])
 		}
 		return true
 	})

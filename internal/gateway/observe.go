@@ -94,8 +94,8 @@ func (c *call) submit(ctx context.Context, o *ObserveRequest) (*streams.ObserveR
 }
 
 // batch records the events of a batch sequentially, each judged by itself. After a rejection it goes on. It stops at
-// the first event whose outcome is unknown, because later events must not overtake it, and at one that the credential
-// may not send.
+// the first event whose outcome is unknown, because later events must not overtake that event. It also stops at an
+// event that the credential may not send.
 func (c *call) batch() (any, error) {
 	var events []*CloudEvent
 	if err := c.decode(&events); err != nil {

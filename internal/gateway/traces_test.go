@@ -63,7 +63,7 @@ func (p *pipe) recorded(t *testing.T, project, secret string) map[string]*stream
 		}
 		name := string(e.Type) + " " + head.ID
 		if out[name] != nil && (e.Type == streams.TypeObservation || e.Type == streams.TypeOutcome) {
-			t.Errorf("%s stands twice in the ledger", name)
+			t.Errorf("%s is twice in the ledger", name)
 		}
 		out[name] = e
 	})

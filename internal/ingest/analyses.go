@@ -35,8 +35,8 @@ type analyzed struct {
 }
 
 const (
-	// analyzedBytes is the estimated size in bytes at which the map `now` becomes `old`. The cache has both maps, so it
-	// takes at most twice as much.
+	// analyzedBytes is the estimated size in bytes at which the map `now` is full and becomes `old`. The cache has both
+	// maps, so its size is at most about twice this value.
 	analyzedBytes = 4 << 20
 	// analyzedMost is the size in bytes of the largest content that is cached.
 	analyzedMost = 32 << 10

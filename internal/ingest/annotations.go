@@ -11,16 +11,17 @@ func init() {
 	writesIn(streams.TypeTools, (*Fold).applyTools)
 }
 
-// catalogue admits the catalogue of a tool server. The entry repeats the event without changes.
+// catalogue makes the ledger entry of a tool server's catalogue. The entry repeats the event without changes.
 func (f *Fold) catalogue(_ *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Tools) (*stage.Admission, error) {
 	return admission(streams.TypeTools, m.Address.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server,
 		Instructions: ev.Instructions, Tools: ev.Tools})
 }
 
-// applyTools stores what a catalogue shows to its agent, and the annotations that raise a tool's level. Annotations add
-// up over all catalogues of the project and are never removed. So the level does not fall if a server later calls its
-// tool harmless, or if another server has a tool of the same name.
+// applyTools folds the entry of a catalogue. It stores the texts that the catalogue shows to its agent, and the
+// annotations that raise a tool's level. Annotations add up over all catalogues of the project and are never removed.
+// So the level does not fall if a server later calls its tool harmless, or if another server has a tool of the same
+// name.
 func (f *Fold) applyTools(st *stage.State, project string, e *streams.ToolsEntry) error {
 	if err := f.noteOffer(st, project, e); err != nil {
 		return err

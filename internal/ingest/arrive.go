@@ -11,8 +11,8 @@ import (
 
 // A quarantine that names an agent, a session, a source or a tool also applies to beliefs that come in later, until its
 // incident is closed, because an attacker may go on while people look at the incident. The signed order that
-// quarantined the earlier beliefs also authorizes the quarantine of the later ones. The new belief is withheld as soon
-// as its entry introduces it, and an entry with the revision follows.
+// quarantined the earlier beliefs also authorizes the quarantine of the later ones. A later belief that matches is
+// withheld as soon as its entry introduces it. A second entry records the revision.
 
 // maxStanding is the maximum number of quarantines of a project that apply to later beliefs. There is a limit because
 // each new belief is compared with all of them.
@@ -33,13 +33,14 @@ func standingOrders(st *stage.State, project string) (all []standingOrder, err e
 }
 
 // appliesLater reports whether a scope can match beliefs that come in after now. It can if it names an agent, session,
-// source or tool, and Until is zero or after now. A scope with only beliefs or times matches only earlier beliefs.
+// source or tool, and its Until is zero or after now. A scope that names only beliefs or times matches only earlier
+// beliefs.
 func appliesLater(s *beliefs.IncidentScope, now time.Time) bool {
 	return s.Agent+s.Session+s.Source+s.Tool != "" && (s.Until.IsZero() || s.Until.After(now))
 }
 
-// checkStanding returns an order error if a quarantine would apply to later beliefs and the project has too many such
-// quarantines already, and otherwise nil.
+// checkStanding returns an order error if the project already has maxStanding quarantines that apply to later beliefs,
+// and the new one would apply to them too. Otherwise it returns nil.
 func checkStanding(st *stage.State, project string, s *beliefs.IncidentScope, now time.Time) error {
 	if !appliesLater(s, now) {
 		return nil

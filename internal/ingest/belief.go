@@ -61,7 +61,8 @@ type record struct {
 	Conflicts []string `json:"conflicts,omitzero"`
 	Successor string   `json:"successor,omitzero"`
 	// Cleared are the findings of rules that a person saw when they approved the hold of the memory or confirmed the
-	// belief, see streams.FindingKey. When a rule says the same again, it does not restrict the belief again.
+	// belief, see streams.FindingKey. If a rule has one of these findings again, the finding does not restrict the
+	// belief.
 	Cleared []string `json:"cleared,omitzero"`
 	// Flag is the reason why a person should review the belief, or "". Attestations name a digest of the belief that
 	// covers this text (see revision). So do not reword a text that the code computes for Flag: a fold of an old ledger
@@ -76,11 +77,11 @@ type record struct {
 	readAt time.Time
 }
 
-// Kinds of influence of a belief on an event, in the keys of keyImpact.
+// The kinds of influence that a belief can have on an event. Keys under keyImpact contain the kind.
 const (
 	impactMemory   = "memory"   // the event is a memory that derives from the belief
 	impactDecision = "decision" // the event is a decision that cites the belief
-	impactAction   = "action"   // the event is an action that cites the belief directly or by its decision
+	impactAction   = "action"   // the event is an action that cites the belief, or whose decision cites it
 )
 
 // influence records that a belief influenced an event.
@@ -91,7 +92,7 @@ func (f *Fold) influence(st *stage.State, project, belief, kind, agent, event st
 // previewLen is the number of bytes of read content in a belief's record. The ledger has the whole content.
 const previewLen = 240
 
-// beliefID returns a belief's id, a hash of parts. So every process gives a belief the same id.
+// beliefID returns a belief's id, a hash of parts. So the same parts give the same id in every process.
 func beliefID(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return "b" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))
@@ -227,7 +228,8 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if err := acceptOffer(st, e.Project, v); err != nil {
 		return err
 	}
-	// The verdict on a repeated proposal carries the resolution of the earlier one. Do not apply the resolution twice.
+	// If a proposal is sent again, its verdict repeats the resolution of the first verdict. Do not apply the resolution
+	// twice.
 	if v.Resolved != nil && v.Resolved.Accepted != nil && v.Verdict == streams.Allow && !v.Again {
 		return noteAccepted(st, e.Project, v.Resolved.Accepted)
 	}
@@ -245,8 +247,9 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return f.verdictOnSigned(st, e.Project, r, v)
 	}
 	next := r.Adopted.Admit(v.Verdict.String())
-	// A person's resolution of the hold also settles the findings that caused the hold, but not findings after the
-	// hold.
+	// resolved is set if a person resolved the hold and the belief has not changed since the hold. Then the person's
+	// decision replaces the restrictions by the findings that caused the hold. A finding after the hold changes the
+	// belief, so its restriction stays.
 	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
 	switch was := r.Ref.Axes; {
 	case resolved || was == (beliefs.Axes{}):
@@ -320,8 +323,8 @@ func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *st
 	return f.saveRecord(st, project, r)
 }
 
-// takeKey gives an admitted memory its key, unless the belief that holds the key has stronger evidence. A user's new
-// memory supersedes the earlier memory of the same user under the key.
+// takeKey makes an admitted memory the holder of its memory key, unless the belief that holds the key has stronger
+// evidence. A user's new memory supersedes the earlier memory of the same user under the key.
 func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time) error {
 	if r.Ref.Key == "" || r.Ref.Axes.Security >= beliefs.Quarantined {
 		return nil

@@ -16,8 +16,9 @@ import (
 // catalogue counts as foreign text in every session of the agent. This ends when a person or the policy accepts the
 // catalogue. The addresses and accounts that a catalogue names count as external content in any case.
 //
-// The limit for an order is orderPoints, as for notes. About half of the catalogues of well-known servers have more
-// points than the 25 that the shipped policy allows foreign text, because they tell the model when to use a tool.
+// A description reads like an order if it has at least orderPoints points of the text model. The same limit applies to
+// notes. The shipped policy has a lower limit for other foreign text, 25 points. About half of the catalogues of
+// well-known servers have more than 25, because they tell the model when to use a tool.
 
 // Limits of the catalogues that are stored for an agent.
 const (
@@ -27,7 +28,7 @@ const (
 	maxProposals = 64 // proposals to accept a catalogue that wait for a verdict; the oldest is dropped
 )
 
-// offer is the latest catalogue of a server, if it is not accepted.
+// offer is the latest catalogue of tools that a server offers to an agent, stored until somebody accepts the catalogue.
 type offer struct {
 	ID       string        `json:"id"` // of the event
 	Intake   uint64        `json:"intake"`
@@ -133,8 +134,9 @@ func dropOffer(st *stage.State, project string, o *offer) error {
 	return st.Delete(o.key(project))
 }
 
-// retireOffer removes a catalogue that another one replaces. The agent may have been shown it. So it counts as foreign
-// text in the sessions that are open, and its carriers stay external.
+// retireOffer removes a catalogue that another one replaces. The agent may have been shown the removed catalogue. So it
+// counts as foreign text in the sessions that are open, and its carriers (addresses, accounts and the like) stay
+// external.
 func (f *Fold) retireOffer(st *stage.State, project string, o *offer) error {
 	if err := dropOffer(st, project, o); err != nil {
 		return err

@@ -18,8 +18,8 @@ func init() {
 	writesIn(streams.TypeConfirmation, (*Fold).applyConfirmation)
 }
 
-// revision returns the digest of a belief's state. An attestation names this digest. So an attestation that was signed
-// before a new finding is refused.
+// revision returns the digest of a belief's state. An attestation names this digest. A new finding changes the state.
+// So an attestation that was signed before the finding is refused.
 func (r *record) revision() string {
 	b, err := streams.Marshal(struct {
 		Axes      beliefs.Axes
@@ -184,7 +184,8 @@ func passkeyCount(st *stage.State, project, key string) (uint32, error) {
 	return binary.BigEndian.Uint32(v), nil
 }
 
-// decideOn returns the state of a belief after decision d, and the changes. word is the person's evidence.
+// decideOn returns the state of a belief after decision d, and the changes. word is the evidence that the person's
+// signed statement gives.
 func decideOn(s beliefs.Standing, d approval.Decision, successor string, word beliefs.Evidence,
 	by beliefs.Authority) (beliefs.Standing, []beliefs.Move, error) {
 	set := func(x beliefs.Axis, to string) (beliefs.Standing, []beliefs.Move, error) {

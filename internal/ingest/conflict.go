@@ -249,8 +249,8 @@ func (f *Fold) flagContradicted(st *stage.State, project, id, other string, at t
 	return err
 }
 
-// confirmations returns the revisions that an observation causes. It confirms memories that say what the user has just
-// said, and memories that the output of a trusted tool confirms. The policy names these tools.
+// confirmations returns the revisions that an observation causes. They support memories that say the same as the user's
+// message, and memories that a tool's result confirms, if the policy names the tool for this.
 func (f *Fold) confirmations(st *stage.State, a streams.Address, pol *policy.Policy,
 	e *streams.ObservationEntry) ([]beliefs.Revision, error) {
 	var out []beliefs.Revision

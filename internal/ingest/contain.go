@@ -111,9 +111,9 @@ type back struct {
 	rev beliefs.Revision
 }
 
-// rederive returns the beliefs of an incident that derive from its roots, but are also supported independently of the
-// incident: by other evidence of a class that may support a belief, or by an untouched belief that states the same. A
-// repair restores at most the state that they had before the incident.
+// rederive returns those beliefs of an incident that derive from its roots (the beliefs that matched the scope), but
+// are also supported independently of the incident: by other evidence of a class that may support a belief, or by an
+// untouched belief that states the same. A repair restores each to at most the state before the incident.
 func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, error) {
 	rows := map[string]*touched{}
 	var order []string

@@ -126,9 +126,9 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 		Steps: s.Do == streams.DoExpire})
 }
 
-// heldFrom returns the id of the legal hold that forbids carrying out a statement, and the person or project under that
-// hold. held is "" if there is none. A project cannot be forgotten while one of its data subjects is under legal hold,
-// and neither can entries that concern such a data subject.
+// heldFrom looks for a legal hold that forbids carrying out statement s. held is the id of the hold, or "" if there is
+// none. by is the person or project under the hold. A project cannot be forgotten while one of its data subjects is
+// under legal hold, and neither can entries that concern such a data subject.
 func (f *Fold) heldFrom(st *stage.State, s *streams.Custody) (held, by string, err error) {
 	project := "project " + s.Project
 	person := func(subject string) string { return "data subject " + subject + " of " + project }

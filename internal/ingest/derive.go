@@ -31,8 +31,8 @@ const (
 	sampleLeast = 12
 	sampleOf    = 4
 	sampleMost  = 256
-	// lookedDocs is the maximum number of contents that are compared phrase by phrase because the index has phrases of
-	// them. lookedBack is the number of the agent's latest readings that are always compared.
+	// lookedDocs is the maximum number of contents that are compared phrase by phrase because a phrase of the text
+	// leads to them in the index. lookedBack is the number of the agent's latest readings that are always compared.
 	lookedDocs = 8
 	lookedBack = 32
 	// maxFound is the maximum number of undeclared parents of a text.

@@ -49,7 +49,7 @@ type known struct {
 	origin beliefs.Origin // for an observation
 }
 
-const printMark = 0 // precedes the low half of a fingerprint; no origin begins with this byte
+const printMark = 0 // in a stored record, the byte before the low half of a fingerprint; no origin begins with it
 
 func (k *known) bytes() []byte {
 	v := binary.BigEndian.AppendUint64(nil, k.intake)
@@ -75,7 +75,8 @@ func readKnown(v []byte) (k known) {
 
 func eventKey(project, agent, id string) []byte { return stage.Key(keyEvent, project, agent, id) }
 
-// othersKey is the key of the new ids of events that were sent with an id of another event. No valid id ends with "~".
+// othersKey is the key of the list of events that were sent with id although another event has it. The value has their
+// new ids. No valid id ends with "~", so this key is not that of an event.
 func othersKey(project, agent, id string) []byte {
 	return stage.Key(keyEvent, project, agent, id+"~")
 }
@@ -97,7 +98,7 @@ func others(st *stage.State, project, agent, id string) (ids []string, err error
 // identity is the result of identify.
 type identity struct {
 	id     string // the event's id in the ledger
-	reuses string // the id with which it was sent, if that id belongs to another event
+	reuses string // the id with which the event was sent, if another event has it
 	first  uint64 // place in the intake of the event that this one repeats, or 0
 }
 

@@ -22,7 +22,7 @@ const (
 
 // excerpted marks the words of a text that are in excerpts of external readings and are not the user's own words.
 type excerpted struct {
-	hit  []bool    // for each word of the text, whether it is marked
+	hit  []bool    // for each word of the text, whether it is in an excerpt
 	from []brought // the events of the readings
 	all  bool      // the whole text counts as an excerpt
 }

@@ -23,8 +23,8 @@ import (
 // judged by its state at its step: it stays if its content was read again in the meantime, or if it came under legal
 // hold.
 
-// Limits of one step: beliefs to examine, beliefs to drop, bytes of index to rewrite. A step takes some tens of
-// milliseconds. Up to sixteen partitions take their steps in turn.
+// Limits of one step of an expiry: beliefs to examine, beliefs to drop, bytes of index to rewrite. A step takes some
+// tens of milliseconds. Up to sixteen partitions take their steps in turn.
 const (
 	expiryLooks = 4096
 	expiryDrops = 512
@@ -76,7 +76,7 @@ func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 	if body.Steps {
 		return st.Put(expiryKey, x)
 	}
-	// An order of an earlier version is carried out at once.
+	// An order of an earlier version is carried out while its entry is folded, and not in later steps.
 	for len(x.Belief) > 0 {
 		if err := f.expireBeliefs(st, x, &streams.ExpiryStep{Looks: expiryLooks, Drops: expiryDrops}); err != nil {
 			return err

@@ -155,7 +155,8 @@ func (x *expirer) swept() {
 	}
 }
 
-// No entry of an expiry drops more beliefs than one step may, and events are decided in between.
+// No entry of an expiry may drop more beliefs than the limit of a step. Between two entries of the expiry, other events
+// must be decided.
 func TestAnExpiryGoesOnInBoundedSteps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -17,7 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// Fold is ingest's fold. Create it with New. Only the stage's loop uses it, except for Prepare.
+// Fold is ingest's fold. Create it with New. Only the stage's loop may call its methods, except Prepare, which other
+// goroutines may call.
 type Fold struct {
 	maxSize  int
 	log      *slog.Logger
@@ -89,8 +90,8 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	}
 	now, err := f.now(st, m, h)
 	if is.first != 0 && err != nil {
-		// A repeat gets the present time of the clock, also in virtual time: it is later than the event that it
-		// repeats.
+		// The message repeats an earlier event, and its time is refused because time has advanced since. So the entry
+		// of the repeat gets the clock's present time.
 		now, err = f.clock(st, a.Project)
 	}
 	if err != nil {
@@ -153,7 +154,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		}
 	}
 	if d, ok := body.(*streams.DisclosureEntry); ok && d.Look != nil {
-		return nil // looking at data changes nothing, not even the clock
+		return nil // the record that a person read data changes nothing in the state, not even the clock
 	}
 	if e.Type == streams.TypeSilence {
 		return nil
@@ -207,10 +208,10 @@ const (
 	keyAgain      = 'e' // project, belief → how often the content was read again, and when last
 	keyContent    = 'c' // project, content digest → when first seen, count, belief
 	keyText       = 'x' // project, belief → the text that was read, cut to keptText
-	keyPlace      = 'l' // project, place → nothing: users and sessions that have an index
+	keyPlace      = 'l' // project, place → nothing: the place (a user or session) has an index
 	keyIndex      = 'w' // project, place, byte of a shelf and volume → word index for recalls
 	keyVolume     = 'm' // project, place, byte of a shelf → number of its last volume
-	keySwept      = 'o' // as keyIndex → nothing: the word index has postings of dropped beliefs
+	keySwept      = 'o' // the same parts as keyIndex → nothing: the word index has postings of dropped beliefs
 	keyName       = 'k' // project, memory key → belief that has the key
 	keyDecision   = 'd' // project, agent, decision id → beliefs
 	keyHints      = 'h' // project, normalised tool name → hints that raise the tool's level
@@ -220,7 +221,7 @@ const (
 	keyReading    = 'r' // project, agent, event id → text that the agent was shown
 	keyReadings   = 'n' // project, agent, slot → event id; without a slot → number of readings
 	keyExternal   = 'f' // project, phrase or carrier of external content → number in keyBrought
-	keyBrought    = 'q' // project, number → event that brought the content in; without a number the next one
+	keyBrought    = 'q' // project, number → event that brought the content in; without a number → the next number
 	keyOwn        = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases    = 'p' // project, agent, event id → event that brought it in, and all phrases of the shown text
 	keyActive     = '3' // project, agent, session → about when the session was last active, see noteActive
@@ -239,7 +240,7 @@ const (
 	keyPending    = 'Q' // number → pending revisions; without a number → the last number
 	keyDue        = 'D' // clock, time, project, belief → nothing: the belief becomes stale or expires at that time
 	keyTomb       = 'X' // project, belief → tombstone of its content
-	keyGrave      = 'y' // project, digest or band → beliefs that have a tombstone
+	keyGrave      = 'y' // project, digest or band of a content → beliefs with it that have a tombstone
 	keyIncident   = 'I' // project, incident → record
 	keyOpenCase   = 'J' // project, key of findings → open incident for findings with the key
 	keyCase       = 'N' // project, incident, event → nothing: an entry about this event of the incident is pending
@@ -252,9 +253,9 @@ const (
 	keyBefore     = 'U' // project, belief, number of a restore point → state of the belief at the point
 	keyClass      = 'K' // project, calibration class → calibration.Window
 	keyRollback   = 'R' // project → progress of a rollback
-	keyPerson     = 'E' // project, data subject, user, belief → nothing: beliefs by the persons that they are about
-	keyProvenance = '1' // project, belief, digest → provenance of a repeat of its content, or an empty object
-	keyProvenBy   = '2' // project, label, value, belief → nothing: a later reading had this source, tool or the like
+	keyPerson     = 'E' // project, data subject, user, belief → nothing: the belief concerns this person
+	keyProvenance = '1' // project, belief, digest → provenance of a later reading, empty if it is that of the record
+	keyProvenBy   = '2' // project, provenance field, value, belief → nothing: a later reading has this value
 	keyImpact     = 'u' // project, belief, kind, agent, event → nothing: the belief influenced the event
 )
 

@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// houseLike returns an empty house with the compiled policies of like. Compiling takes longer than
-// the fuzzed operations.
+// houseLike returns an empty house with the compiled policies of the house `like`. Compiling takes longer than the
+// fuzzed operations.
 func houseLike(t testing.TB, like *house) *house {
 	h := newHouse(t, stage.NewMemState(0))
 	h.f.policies = like.f.policies

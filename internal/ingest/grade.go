@@ -252,7 +252,7 @@ type wordsOf struct {
 	not   map[text.Term]bool // used with a negation
 }
 
-// Words of a note with a meaning of their own.
+// Words that a comparison of a note with the user's messages treats specially.
 var (
 	// reporting are the words with which a note reports that the user said something.
 	reporting = termSet(`user customer client person people guest human he she they want wants wanted prefer prefers
@@ -341,7 +341,7 @@ func readNote(content string, ft *text.Features, said []string) *agentNote {
 }
 
 // grounded reports whether the user said all words and all carriers of the note. A word that the note negates must be
-// negated by the user too, and any other word must not be.
+// negated by the user too. A word that the note does not negate must not be negated by the user.
 func (n *agentNote) grounded(said []string) bool {
 	if len(n.words) == 0 {
 		return false

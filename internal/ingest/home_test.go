@@ -34,7 +34,7 @@ func TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted(t *testing.T) {
 		}
 	}
 	if x := h.holder("size"); x.Ref.ID != own {
-		t.Errorf("what was shared took the key: %+v", x)
+		t.Errorf("a memory shared from another project took the key: %+v", x)
 	}
 	e := h.write(beliefs.OriginDocument, &streams.Memory{Head: streams.Head{ID: "good"}, Content: "The gate is five",
 		Home: &beliefs.Home{Project: "other", Belief: "b2", Origin: beliefs.OriginUser}})

@@ -73,7 +73,7 @@ func sessionOf(key []byte) (s sessionID) {
 	return s
 }
 
-// dropSession removes the state of a session, but not its holes.
+// dropSession removes the state of a session, except the record of its rejected observations (holes).
 func dropSession(st *stage.State, project, agent, session string) error {
 	for _, space := range []byte{keySaid, keyIntent} {
 		if err := st.DropPrefix(stage.Key(space, project, agent, session, "")); err != nil {

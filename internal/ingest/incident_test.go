@@ -234,7 +234,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	}
 	if m := h.write(beliefs.OriginAgent,
 		mem("again", "bonsai trees need to be watered with the SPECIAL blue liquid that eve sells")); m.Tombstone == nil {
-		t.Error("what was quarantined is not recognised")
+		t.Error("a quarantined text that is written again has no tombstone")
 	}
 	refuse(contain, s.alice, approval.CheckReplayed)
 
@@ -250,7 +250,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	}
 	if r := h.belief(stated); r.Ref.Axes.Security != beliefs.Clean || r.Ref.Axes.Retrieval != beliefs.Restricted ||
 		r.Ref.Axes.Truth != beliefs.Unverified {
-		t.Errorf("it came back as %+v", r.Ref.Axes)
+		t.Errorf("the repair restored the memory as %+v", r.Ref.Axes)
 	}
 	if r := h.belief(root); r.Ref.Axes.Security != beliefs.Quarantined {
 		t.Errorf("the repair brought the page back: %+v", r.Ref.Axes)
@@ -260,7 +260,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 		t.Errorf("%+v", e.Incident)
 	}
 	refuse(h.newOrder(approval.RepairIncident, id), s.alice, approval.CheckOrder)
-	// A later finding of the same kind opens a new incident.
+	// After the close, a finding with the same key opens a new incident.
 	o = h.newOrder(approval.OpenIncident, "")
 	o.Key = "page"
 	if e := h.obeyed(o, s.alice); e.Incident.ID == id || e.Event != beliefs.IncidentOpened ||
@@ -273,15 +273,15 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 			t.Fatal(err)
 		}
 	}
-	// pin put the trust file into the state directly. So the ledger that was folded here has no trust file. Put an
-	// empty one in force.
+	// pin put the trust file into the first state directly, so the ledger does not have it. Record an empty trust file
+	// here.
 	if err := activation.Put(again.st, streams.DoActivateTrust, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range []string{root, stated, lost, own} {
 		x, err := again.f.belief(again.st, "demo", b)
 		if err != nil || x == nil || x.revision() != h.belief(b).revision() {
-			t.Errorf("%s folds to another standing: %+v", b, x)
+			t.Errorf("a fold of the ledger gives another state of %s: %+v", b, x)
 		}
 	}
 }

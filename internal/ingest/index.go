@@ -38,7 +38,7 @@ var shelves = []shelf{{class: classOwn, memory: true}, {class: classOwn}, {class
 
 func shelfOf(r *record) shelf { return shelf{class: classOf(r.Ref.Origin), memory: r.Memory} }
 
-// key returns the byte that stands for s, shelf and volume, in the keys of its word index.
+// key returns the byte that stands for the shelf and volume of s in the keys of the word index.
 func (s shelf) key() byte {
 	k := s.class + 3*s.volume
 	if s.memory {

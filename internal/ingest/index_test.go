@@ -14,9 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// An index that has numbered nearly as many documents as it can becomes full. Later beliefs go to a
-// second volume. Recalls and lineages find those of both. An expiry removes those of both, and then
-// the first volume has room again.
+// An index that has numbered nearly as many documents as it can becomes full. Later beliefs go to a second volume.
+// Recalls and lineages must find the beliefs of both volumes. An expiry must remove the beliefs of both. Then the first
+// volume has room again.
 func TestBeliefsThatFollowAFullIndexAreFound(t *testing.T) {
 	x, _ := newExpirer(t)
 	const before = lexical.MaxDocuments - 4

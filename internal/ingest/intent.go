@@ -134,9 +134,9 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 	return nil
 }
 
-// noteCall stores what is needed when a call's result or verdict comes: which of the user's requests the call looks
-// something up for, and the call's flags (see userNamed). As long as the session was shown nothing foreign, it also
-// stores the words that the agent used in the call.
+// noteCall stores what is needed when a call's result or verdict comes: the user's requests for which the call looks
+// something up, and the call's flags (see userNamed). As long as the session was shown nothing foreign, it also stores
+// the words that the agent used in the call.
 func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Session == "" {
 		return nil
@@ -164,7 +164,8 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	if said.Named("", args) {
 		c.Flags |= callNamed
 	}
-	// As long as nothing foreign was shown, only the user's words can have led to the call.
+	// As long as nothing foreign was shown, only the user's words can have led to the call. Then a call that opens
+	// things of which the user speaks gets the flag too.
 	if said.HandsOver(e.Tool, "", args) || shown.Foreign == 0 && said.Opens(args) {
 		c.Flags |= callHanded
 	}
@@ -326,8 +327,8 @@ func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry
 	return st.Put(key, slices.Delete(waiting, i, i+1))
 }
 
-// userNamed reports whether the user named the source of an observation (named), and whether the user left it to this
-// source what to do, as in "do what the e-mail says" (handed).
+// userNamed reports whether the user named the source of an observation (named), and whether the user told the agent to
+// do what this source says, as in "do what the e-mail says" (handed).
 func (f *Fold) userNamed(st *stage.State, a streams.Address, session string,
 	o *streams.Observation) (named, handed bool, err error) {
 	said, err := f.userSaid(st, a.Project, a.Agent, session)

@@ -52,7 +52,7 @@ func (l *launderer) talk(agent, session string) {
 	}
 }
 
-// plant returns an attacker's order, either in its own words, or as an order of the user with other
+// plant returns an attacker's order: in words that only attackers use, or in the words of a user's order with other
 // people and amounts.
 func (l *launderer) plant() string {
 	if l.r.IntN(3) > 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxMarkedText = 32 << 10 // bytes of text to compare; an action with more counts as carrying marked words
+	maxMarkedText = 32 << 10 // bytes of text to compare; a longer action counts as marked if the project has any
 	minCode       = 4        // minimum number of characters of a word with a digit that is stored as a single word
 )
 

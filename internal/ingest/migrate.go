@@ -13,7 +13,7 @@ import (
 var migrations = map[int]stage.Migration{
 	10: {Do: reindex},      // since format 11, the indexes have the stems of words
 	14: {Do: dateSessions}, // since format 15, sessions have a time of their last event
-	// Since format 17, a belief has the findings that a person cleared, see Cleared. The state also has the foreign
+	// Since format 17, a belief has the findings that a person cleared (record.Cleared). The state also has the foreign
 	// texts of events without a session, and the catalogues that are not accepted. Texts and catalogues from before the
 	// migration are only in the ledger. A catalogue that was accepted before the migration counts as not accepted when
 	// its server publishes it again.

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxNamedSources = 8 // maximum number for a session; the oldest is dropped
-	maxShows        = 8 // maximum number of observations that showed the same content
+	maxShows        = 8 // maximum number of stored observations that showed the content of one source
 )
 
 // namedSource is a source that the user named in a session. A person may approve its content for the session.

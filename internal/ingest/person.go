@@ -9,8 +9,8 @@ import (
 )
 
 // A person may be forgotten within a project, by deleting the entries that concern the person (internal/retain). So an
-// entry of ingest without an event never concerns two persons, and never a person together with beliefs that concern
-// nobody in particular.
+// entry that ingest makes without an event, such as one with revisions, never concerns two persons. It also never
+// concerns a person together with beliefs that concern nobody in particular.
 
 // of returns the person whom a belief concerns; zero if none in particular.
 func (r *record) of() streams.Person {

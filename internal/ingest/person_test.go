@@ -61,7 +61,7 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 			w.add(streams.Entry{Stage: streams.StageIngest, Type: a.Type, Project: a.Project, Src: w.intake, Body: a.Body},
 				a.Decided)
 			if n > 500 {
-				t.Fatal("it never ends")
+				t.Fatal("ingest has more than 500 pending entries")
 			}
 		}
 	}

@@ -137,7 +137,7 @@ func (f *Fold) noteCallOf(st *stage.State, project string, e *streams.ActionEntr
 	return st.Set(callKey(project, e.Agent, callRecord, e.ID), append([]byte(digest), sketchOf(words)...))
 }
 
-// dropCall deletes a call, also as a precedent.
+// dropCall deletes the record of a call. If the call is a precedent, it no longer is.
 func (f *Fold) dropCall(st *stage.State, project, agent, id string) error {
 	key := callKey(project, agent, callRecord, id)
 	r, ok, err := st.Get(key)

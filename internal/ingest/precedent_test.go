@@ -74,7 +74,7 @@ func TestACallWithoutFaultIsAPrecedentForTheSameRequest(t *testing.T) {
 				h.observe(beliefs.OriginUser, "u2", "", x.said)
 			}
 			if e := h.act("a2", "pay_invoice", x.args); e.Repeats != x.want {
-				t.Errorf("it repeats %q, want %q", e.Repeats, x.want)
+				t.Errorf("the action repeats %q, want %q", e.Repeats, x.want)
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func TestPrecedentsAreBounded(t *testing.T) {
 		h.act("n"+string(rune('a'+i/26))+string(rune('a'+i%26)), "book_table", `{}`)
 	}
 	if e := h.act("last", "book_table", `{"place":"Harbour House"}`); e.Repeats != "" {
-		t.Errorf("it repeats %q, which is no longer kept", e.Repeats)
+		t.Errorf("the action repeats %q, which is no longer stored", e.Repeats)
 	}
 }
 
@@ -125,6 +125,6 @@ func TestAPoisonedNoteMakesNoPrecedent(t *testing.T) {
 	h.session = "s2"
 	h.observe(beliefs.OriginUser, "u2", "", asked)
 	if e := h.act("a2", "pay_invoice", `{"to":"GB33BUKB20201555555555"}`); e.Repeats != "" {
-		t.Errorf("it repeats %q", e.Repeats)
+		t.Errorf("the action has the held call %q as its precedent", e.Repeats)
 	}
 }

@@ -202,7 +202,7 @@ func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]recor
 		}
 		if a.Truth == beliefs.Supported && r.Signed == "" && r.Ref.Kind == beliefs.Content && r.Ref.Origin.External() &&
 			op != "word" && b.Truth != beliefs.Supported {
-			t.Fatalf("after %s, what was read outside is supported: %+v", op, r)
+			t.Fatalf("after %s, an external text that was only read is supported: %+v", op, r)
 		}
 		if l.final[id] && a.Security != beliefs.Malicious {
 			t.Fatalf("after %s, %s was malicious and is %v", op, id, a.Security)
@@ -223,7 +223,7 @@ func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]recor
 			t.Fatalf("%s moved %s from %+v to %+v", op, id, b, a)
 		}
 		if op == "word" && by != l.signers.alice && by != l.signers.probe && a != b {
-			t.Fatalf("a statement by somebody who may not do so moved %s from %+v to %+v", id, b, a)
+			t.Fatalf("a statement of a signer without permission changed %s from %+v to %+v", id, b, a)
 		}
 		if n := len(r.Evidence); n > 3*beliefs.MaxEvidence || len(r.Conflicts) > maxConflicts {
 			t.Fatalf("%s holds %d pieces of evidence and %d conflicts", id, n, len(r.Conflicts))

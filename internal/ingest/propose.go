@@ -144,7 +144,8 @@ func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEnt
 	return nil
 }
 
-// maxArgDepth is the depth to which arguments are read. Values below that are not in Text, only in Args.
+// maxArgDepth is the depth to which arguments are read. Deeper values are left out of the entry's Text. Its Args has
+// them.
 const maxArgDepth = 16
 
 // argText returns the strings and numbers of the arguments, one per line, in the order of their keys. A key that is not

@@ -125,7 +125,7 @@ func matches(st *stage.State, project string, s *beliefs.IncidentScope, r *recor
 }
 
 // readAgain returns the ids of beliefs whose content was read again with the source, session, tool or agent of a scope.
-// It compares only the first of these that is set. matches compares all.
+// It compares only the first of these that is set. The caller must compare all of them with matches.
 func readAgain(st *stage.State, project string, s *beliefs.IncidentScope) (ids []string, err error) {
 	for _, l := range [][2]string{{"source", s.Source}, {"session", s.Session}, {"tool", s.Tool}, {"agent", s.Agent}} {
 		if l[1] == "" {

@@ -31,7 +31,7 @@ func TestABeliefIsFoundByEachSourceThatShowedItsText(t *testing.T) {
 	if e := h.say(streams.KindObs, beliefs.OriginTool, &streams.Observation{Head: streams.Head{ID: "t1", Session: "s5"},
 		Tool: "reader", Source: "https://e.example", Content: words}).(*streams.ObservationEntry); e.Claims[1].Belief.ID !=
 		id {
-		t.Fatalf("it became another belief, %+v", e.Claims)
+		t.Fatalf("the tool's result became another belief: %+v", e.Claims)
 	}
 	for _, test := range []struct {
 		name string
@@ -67,7 +67,8 @@ func TestABeliefIsFoundByEachSourceThatShowedItsText(t *testing.T) {
 	if got := h.security(id); got != beliefs.Quarantined {
 		t.Errorf("after the quarantine of the second source it is %s", got)
 	}
-	// While the incident is open, a text that the source repeats goes out of service too.
+	// While the incident is open, another text is first read from another source and then from the quarantined source.
+	// It must be quarantined when the quarantined source shows it.
 	later := h.page("p6", "s4", a, "The blue liquid is on sale until Friday")
 	if got := h.security(later); got != beliefs.Clean {
 		t.Fatalf("a text of another source is %s", got)

@@ -31,7 +31,7 @@ type reaudit struct {
 // belief, the entry has no beliefs.
 const maxLooked = 4096
 
-// startReaudit starts a re-audit, unless the partition has no beliefs. run names it.
+// startReaudit starts a re-audit, unless the partition has no beliefs. run is the name of the re-audit in its entries.
 func (f *Fold) startReaudit(st *stage.State, run string) error {
 	any := false
 	if err := st.Scan([]byte{keyBelief}, func(_, _ []byte) (bool, error) {
@@ -100,7 +100,8 @@ func (f *Fold) FollowUp(st *stage.State) (*stage.Admission, error) {
 	}
 	looked, size := 0, 0
 	err = walkBeliefs(st, "", from, func(at walk, r *record) (bool, error) {
-		// An entry concerns one project and one person. The limits leave room for a belief of any size.
+		// An entry concerns one project and one person. So end the entry before a belief of another project or person.
+		// Also end it at its limits, which leave room for a belief of any size.
 		if len(e.Beliefs) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) ||
 			len(e.Beliefs) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
 			e.Last = false

@@ -179,7 +179,7 @@ func TestWhatIsOnlyReadIsServedAsIfAllOfItWereLookedAt(t *testing.T) {
 	if n := len(slices.DeleteFunc(slices.Clone(found), func(id string) bool {
 		return !slices.Contains(read, id)
 	})); n < 34 {
-		t.Fatalf("%d of what was read is found: the test shows nothing", n)
+		t.Fatalf("only %d read texts are found, so the test shows nothing", n)
 	}
 	for _, limit := range []int{1, 2, 7, 20} {
 		q := ask

@@ -133,6 +133,6 @@ func TestARepeatOfAnEventOfAnEarlierVersionIsARepeat(t *testing.T) {
 	}
 	m.Data = []byte(`{"id":"old","session":"s","content":"y"}`)
 	if e, ok := h.put(m).(*streams.ObservationEntry); !ok || e.Reuses != "old" {
-		t.Errorf("the other is %+v", e)
+		t.Errorf("another event with the same id is recorded as %+v", e)
 	}
 }

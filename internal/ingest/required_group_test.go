@@ -56,11 +56,11 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 	}
 	answers("judge", 9)
 	if refused(withJudge) == "" {
-		t.Error("the oldest is not answered")
+		t.Error("a group that has not answered the oldest of the latest proposals is accepted")
 	}
 	answers("judge", 10)
 	if said := refused(withJudge); said != "" {
-		t.Errorf("it is as near as it has to be: %s", said)
+		t.Errorf("a group that has answered the latest proposals but maxBehind is refused: %s", said)
 	}
 	answers("judge", 5) // repeated: earlier answers still count
 	if said := refused(withJudge); said != "" {
@@ -73,7 +73,7 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 	}
 	decided(1000)
 	if refused(withJudge) == "" {
-		t.Error("it has fallen behind")
+		t.Error("a group that fell behind again is accepted")
 	}
 	// Without any policy every group is new.
 	st := stage.NewMemState(1)

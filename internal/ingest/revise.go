@@ -71,7 +71,7 @@ func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) err
 // Values of Revision.Who for revisions that no person, rule or policy makes.
 const (
 	whoConflict = "contradiction" // of triples
-	whoLineage  = "lineage"       // a belief from which it derives is no longer reliable
+	whoLineage  = "lineage"       // a belief from which the revised one derives is no longer reliable
 	whoTime     = "time"
 	whoCorrob   = "corroboration"
 )

@@ -91,7 +91,7 @@ func rollsBack(t *testing.T, offers bool) {
 	}
 	for _, id := range []string{size2, bank2} {
 		if r := h.belief(id); r.Ref.Axes.Retrieval != beliefs.Hidden || r.Ref.Axes.Security != beliefs.Clean {
-			t.Errorf("what came later is %+v", r.Ref.Axes)
+			t.Errorf("a belief that came after the point is %+v, want hidden", r.Ref.Axes)
 		}
 	}
 	// The transition tables have no move from contradicted to unverified. So the rollback leaves this belief
@@ -206,10 +206,10 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	}
 }
 
-// TestWhateverHappenedARollbackServesNothingThatWasNotServed runs random histories around a restore
-// point. After a rollback, no belief is served that arrived later or was not served at the point,
-// and none is served in a cleaner state than it has. Beliefs that the tables allow to restore are
-// as they were, including their evidence.
+// TestWhateverHappenedARollbackServesNothingThatWasNotServed runs random histories around a restore point. After a
+// rollback, no belief is served that arrived later or was not served at the point, and no finding of a sentinel since
+// the point is removed. Beliefs that the transition tables allow to restore are as they were at the point, including
+// their evidence.
 func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 	first := newHouse(t, stage.NewMemState(0))
 	signers := first.pin()
@@ -247,13 +247,13 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 				r.Parents[0].ID, lastOrder(l)) // restated
 			if anew {
 				if !served(then[r.Parents[0].ID].Ref.Axes) && served(now) {
-					rt.Fatalf("stated anew is served what was not: %+v", r)
+					rt.Fatalf("a belief that was not served at the point is stated anew and served: %+v", r)
 				}
 				continue
 			}
 			if !ok {
 				if now.Retrieval == beliefs.Normal || now.Retrieval == beliefs.Restricted {
-					rt.Fatalf("what came in later is %+v", now)
+					rt.Fatalf("a belief that came after the point is %+v, want hidden", now)
 				}
 				continue
 			}

@@ -22,8 +22,8 @@ func init() {
 // are held until the observation is admitted after all, with the same id and origin, or until the session is started
 // again.
 
-// holes are the rejected observations of a session. Those of an agent without a session are stored under the empty
-// session.
+// holes are the rejected observations of a session. Rejected observations that name no session are stored under the
+// empty session.
 type holes struct {
 	All  []streams.Unseen `json:"all,omitzero"`
 	More bool             `json:"more,omitzero"` // more than maxHoles, or an old version stored only this flag
@@ -77,8 +77,9 @@ func (f *Fold) putHoles(st *stage.State, key []byte, h *holes) error {
 	return st.Put(key, h)
 }
 
-// nowSeen removes an admitted observation from the holes, if it was rejected earlier. A hole with a higher place in
-// the intake stays. Such a hole may be recorded already, because messages are shed out of order.
+// nowSeen removes an admitted observation from the holes, if it was rejected earlier. A hole with a higher place in the
+// intake stays. Such a hole may be recorded already: under load, ingest rejects (sheds) later messages before it
+// decides earlier ones.
 func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead, origin beliefs.Origin) error {
 	for _, s := range []string{head.Session, ""} {
 		h, err := f.holes(st, project, head.Agent, s)

@@ -58,7 +58,7 @@ func TestAnObservationThatIsTurnedDownIsUnseenUntilItIsSentAgain(t *testing.T) {
 		t.Fatal("the first copy is not recorded")
 	}
 	if u := act(); u == nil || u.ID != "o1" {
-		t.Errorf("what came before it makes the session seen: %+v", u)
+		t.Errorf("an equal observation from an earlier place ended the mark of the session: %+v", u)
 	}
 	h.seq = 11
 	if _, ok := obs().(*streams.RepeatEntry); !ok {

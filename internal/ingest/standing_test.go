@@ -83,7 +83,7 @@ func (h *house) note(belief, signed string) *streams.ConfirmationEntry {
 	e, ok := h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl,
 		Partition: streams.PartitionOf("demo")}, Data: body}).(*streams.ConfirmationEntry)
 	if !ok {
-		h.t.Fatal("the word was not admitted")
+		h.t.Fatal("the attestation was not admitted")
 	}
 	return e
 }
@@ -180,7 +180,7 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 	bad("no note", approval.CheckForm, h.note(id, "confirm it"))
 	bad("nobody's belief", approval.CheckBelief, h.note("bnone", string(signed)))
 	if after := dump(t, h.st); strip(after) != strip(before) {
-		t.Error("a refused word changed the state")
+		t.Error("a refused attestation changed the state")
 	}
 
 	// The valid attestation. It counts once.
@@ -213,7 +213,7 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 	h.confirm(probed, s.probe)
 	h.wantAxes(probed, "supported", "normal", "clean", "fresh")
 	if rv := h.belief(probed); rv.Ref.Quality != beliefs.DirectObservation {
-		t.Errorf("what a probe saw is of class %v", rv.Ref.Quality)
+		t.Errorf("a belief that a probe confirmed has evidence of class %v", rv.Ref.Quality)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestARejectedBeliefLeavesATombstoneAndFlagsWhatRestsOnIt(t *testing.T) {
 	if m := h.write(beliefs.OriginAgent,
 		mem("m5", "INVOICES of Northwind are paid, without a second signature!")); m.Tombstone == nil ||
 		m.Tombstone.Belief != root || m.Tombstone.Why != buriedRejected {
-		t.Errorf("said again: %+v", m.Tombstone)
+		t.Errorf("the tombstone of the rejected text, written again, is %+v", m.Tombstone)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestStrongerEvidenceDecidesAContradictionAndNumbersDoNot(t *testing.T) {
 	}
 	h.wantAxes(rest, "unverified", "restricted", "clean", "stale") // it derived from the superseded belief
 	if n := h.followUps(); n == 0 {
-		t.Error("no entry in the ledger is pending for it")
+		t.Error("no entry is pending for the belief that became stale")
 	}
 }
 
@@ -335,7 +335,7 @@ func TestScopesAreNeverComparedWithOneAnother(t *testing.T) {
 	h.wantAxes(kb, "supported", "normal", "clean", "fresh")
 	h.wantAxes(kc, "supported", "normal", "clean", "fresh")
 	if a, b := h.belief(ka).Ref.Namespace, h.belief(kb).Ref.Namespace; a == b {
-		t.Errorf("both hold in %q", a)
+		t.Errorf("the keys of alice and bob are in one namespace, %q", a)
 	}
 	// A recall finds no belief of another user or session.
 	for _, c := range []struct {
@@ -359,7 +359,7 @@ func TestScopesAreNeverComparedWithOneAnother(t *testing.T) {
 		}
 		for _, r := range e.Refused {
 			if n := h.belief(r.ID).Ref.Namespace; !(beliefs.Namespace{User: c.user, Session: c.session}).Sees(n) {
-				t.Errorf("%s in %s hears of %s in %q", c.user, c.session, r.ID, n)
+				t.Errorf("the refusals for %s in session %s name %s of namespace %q", c.user, c.session, r.ID, n)
 			}
 		}
 	}
@@ -425,7 +425,7 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Errorf("the use is logged as %+v", e.Revisions)
+		t.Errorf("the revisions in the tool result's entry are %+v", e.Revisions)
 	}
 	if claim := e.Claims[len(e.Claims)-1]; claim.Belief.Axes.Truth != beliefs.Unverified {
 		t.Errorf("the result itself became %v", claim.Belief.Axes.Truth)
@@ -490,10 +490,10 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	h.now = h.now.Add(2 * time.Minute)
 	// An expired memory is not served, although no entry has recorded its expiry yet.
 	if a, c := served(); a[short] || c[short] || !a[noted] {
-		t.Errorf("after its minute: %v, %v", a, c)
+		t.Errorf("after two minutes a recall admits %v and has as context %v", a, c)
 	}
 	if got := h.belief(short).Ref.Axes.Freshness; got != beliefs.Fresh {
-		t.Errorf("without an entry it is %v", got)
+		t.Errorf("before an entry records the expiry, the state says %v", got)
 	}
 	if h.followUps() != 1 {
 		t.Error("ingest added no entry")
@@ -521,7 +521,7 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: "act", Session: "s"}, Tool: "open_door",
 		Beliefs: []string{kept}}).(*streams.ActionEntry)
 	if act.Beliefs[0].Axes.Freshness != beliefs.Expired {
-		t.Errorf("cited: %+v", act.Beliefs[0])
+		t.Errorf("the entry of an action that cites an expired belief has %+v", act.Beliefs[0])
 	}
 	h.confirm(plain, s.alice)
 	if a, _ := served(); !a[plain] || len(a) != 1 {
@@ -603,7 +603,7 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 		act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"},
 			Tool: "deploy", Beliefs: []string{e.Belief.ID}}).(*streams.ActionEntry)
 		if act.Beliefs[0].Axes.Retrieval != beliefs.Hidden {
-			t.Errorf("an action finds it %v", act.Beliefs[0].Axes.Retrieval)
+			t.Errorf("the entry of an action that cites the skill says %v", act.Beliefs[0].Axes.Retrieval)
 		}
 	}
 	// A held skill is not served. After a person has approved the hold, it is.
@@ -632,7 +632,7 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 	st := h.statement(altered.Belief.ID, approval.Confirm)
 	st.Content = streams.Digest([]byte(text))
 	if w := h.word(st, s.alice); w.Check != string(approval.CheckContent) || served(altered.Belief.ID) {
-		t.Errorf("a word on other bytes: %+v", w)
+		t.Errorf("an attestation with the digest of another content: %+v", w)
 	}
 	h.confirm(altered.Belief.ID, s.alice)
 	if !served(altered.Belief.ID) {

@@ -80,7 +80,7 @@ type bundleLine struct {
 
 // BundleOptions select the content of a bundle.
 type BundleOptions struct {
-	From, To int64 // each the size of a checkpoint, see AtCheckpoints; To 0: that of the last one
+	From, To int64 // sizes of trees that checkpoints sign, see AtCheckpoints; To 0: the last such size
 	// WithoutPayloads omits the payloads. The rest proves only which kinds of entries were logged when.
 	WithoutPayloads bool
 	// Trust is the content of the trust file: public keys and their roles.

@@ -335,7 +335,7 @@ func TestShardsJoinAndAreSealedOnce(t *testing.T) {
 	}
 	more := seal(w.at)
 	if len(more) == 0 {
-		t.Error("what was over in the meantime is not sealed")
+		t.Error("a period that ended in the meantime is not sealed")
 	}
 	end := int64(0)
 	for _, s := range append(some, more...) {

@@ -33,7 +33,7 @@ type Evidence struct {
 	Format     string `json:"format"`
 	Statement  string `json:"statement"`  // signed note
 	Checkpoint string `json:"checkpoint"` // signed note, with cosignatures
-	// Handovers are the notes that replaced the log's key, oldest first.
+	// Handovers are the signed checkpoints that handed the log over to a new key, oldest first.
 	Handovers []string           `json:"handovers,omitempty"`
 	Leaves    []EvidenceLeaf     `json:"leaves"`
 	Approvals []EvidenceApproval `json:"approvals"`

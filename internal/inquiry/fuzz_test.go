@@ -101,7 +101,7 @@ func FuzzWhere(f *testing.F) {
 		fuzztest.Bounded(t, 64<<10+len(body), func() {
 			if w, err := NewWhere(where); err == nil {
 				if ok, err := w.Match(e); ok && err != nil {
-					t.Fatalf("it holds, and is wrong: %v", err)
+					t.Fatalf("the condition is true, but Match returns an error: %v", err)
 				}
 			}
 			_, _ = Tally(tally, []*Entry{e, e})

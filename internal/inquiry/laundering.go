@@ -59,8 +59,8 @@ type source struct {
 
 type named struct{ project, name string }
 
-// lineage indexes the log's content by the origin of its credential or writer. It does not use ingest's
-// classification.
+// lineage indexes the log's content by the origin of the credential or writer that brought the content in. It does not
+// use ingest's classification.
 type lineage struct {
 	events  map[[3]string]*source // by project, agent, id
 	beliefs map[named][]*source   // sources that introduced a belief

@@ -194,7 +194,7 @@ func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
 // Integrity returns the counts of the checks so far.
 func (l *Log) Integrity() Integrity { return l.told }
 
-// Handovers returns the notes that replaced the log's key.
+// Handovers returns the signed checkpoints that handed the log over to a new key.
 func (l *Log) Handovers() ([][]byte, error) { return l.chain.Handovers() }
 
 // Size returns the number of leaves.

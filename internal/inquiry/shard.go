@@ -104,8 +104,8 @@ func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, 
 	return out, nil
 }
 
-// AtCheckpoints extends a range to sizes that have a checkpoint, as a bundle needs. To 0 means the last
-// checkpoint.
+// AtCheckpoints extends a range so that each end is the size of a tree that a checkpoint signs, as a bundle needs. To 0
+// means the last checkpoint.
 func (l *Log) AtCheckpoints(from, to int64) (int64, int64, error) {
 	if from > 0 {
 		cp, err := l.chain.CheckpointAt(from)

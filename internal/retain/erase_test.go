@@ -87,7 +87,7 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 		}
 	}
 	if r.Whole() {
-		t.Error("it is whole, and a block was left")
+		t.Error("the record counts as whole, although a block was left")
 	}
 	if err := c.eraseFiles(t.Context(), new(Record)); err == nil || !strings.Contains(err.Error(),
 		"nothing is known of this erasure") {

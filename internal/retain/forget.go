@@ -59,7 +59,7 @@ func (r *Record) Whole() bool {
 	return !slices.ContainsFunc(r.Places, func(p Place) bool { return p.Left != "" })
 }
 
-// Found reports whether any data was found, apart from the state of stages.
+// Found reports whether a place other than the state of a stage has data.
 func (r *Record) Found() bool {
 	return slices.ContainsFunc(r.Places, func(p Place) bool { return p.Count > 0 && !strings.HasPrefix(p.Where, stateOf) })
 }
@@ -204,8 +204,8 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 	return r, err
 }
 
-// kept reports whether entries of this type are not erased. Statements, and the stages' answers to them, contain no
-// content of data subjects.
+// kept reports whether entries of this type stay when a project is erased. Statements, and the stages' answers to them,
+// contain no content of data subjects.
 func kept(t streams.Type) bool {
 	return t.Statement()
 }
@@ -413,8 +413,8 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 // dropTimeout is how long a stage may take to drop its derived data.
 const dropTimeout = 2 * time.Minute
 
-// deleteWhere deletes those of the project's ledger entries that deletes selects. The last entry of each stage is its
-// fence and stays.
+// deleteWhere deletes those of the project's ledger entries for which deletes returns true. The last entry of each
+// stage is its fence and stays.
 func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Record, writers []string,
 	deletes func(header) bool) error {
 	c.awaited = "the deletion of the entries"

@@ -118,10 +118,10 @@ func TestAnErasureTakesTheSameOfJointFrames(t *testing.T) {
 				}
 			}
 			if !slices.Equal(gone[0], gone[1]) {
-				t.Errorf("one by one %q go, and of a joint frame %q", gone[0], gone[1])
+				t.Errorf("of separate messages, %q are erased; of a joint frame, %q", gone[0], gone[1])
 			}
 			if slices.Contains(gone[1], "proposal") != c.goes || slices.Contains(gone[1], "his") {
-				t.Errorf("%q go", gone[1])
+				t.Errorf("%q are erased", gone[1])
 			}
 		})
 	}

@@ -173,7 +173,7 @@ func (p *plant) wait(by time.Duration) {
 	p.addPending()
 }
 
-// rest returns a plant that has folded only the entries that keep selects.
+// rest returns a plant that has folded only the entries for which keep returns true.
 func (p *plant) rest(keep func(*streams.Entry) bool) *plant {
 	n := newPlant(p.fail)
 	n.replaying = true

@@ -19,9 +19,9 @@ const incidentSubject = "lz.live." + streams.SystemProject + ".incident"
 // unnamed stands for an auditor of an earlier version, whose refusals do not name it.
 const unnamed = "without a name (an earlier version, whose refusals do not name it)"
 
-// refusals returns the auditors that refused one of these statements, and each one's reason. entry is the ledger entry
-// of the last statement. An auditor publishes its refusal before the checkpoint that covers the statement, so call this
-// after awaitAuditors.
+// refusals returns the auditors that refused one of the statements in orders, and each one's reason. entry is the
+// ledger entry of the last statement. An auditor publishes its refusal before the checkpoint that covers the statement,
+// so call this after awaitAuditors.
 func (c *Config) refusals(ctx context.Context, js jetstream.JetStream, orders []string,
 	entry uint64) (map[string]string, error) {
 	out := make(map[string]string)

@@ -182,7 +182,7 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 	}
 	defer sub.Unsubscribe()
 	if _, err := c.Trim(first, time.Now()); first.Err() == nil {
-		t.Fatalf("it was not interrupted: %v", err)
+		t.Fatalf("the trim was not interrupted: %v", err)
 	}
 	var marks []uint64
 	look := func() {
@@ -227,7 +227,7 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 	}
 	if _, err := c.SurveyPerson(ctx, Subject{Project: "p", Person: "jane"}, ""); err == nil ||
 		!strings.HasPrefix(err.Error(), "LZ412: ") {
-		t.Errorf("one person is refused after a trim with %v", err)
+		t.Errorf("after a trim, the survey of one person returns %v, want LZ412", err)
 	}
 	for _, e := range srv.Ledger() {
 		if e.Seq <= entries {

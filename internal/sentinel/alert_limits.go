@@ -11,7 +11,7 @@ import (
 
 // Limits on the alerts in one entry. Each rule of a pack may fire on an event, so there may be any number of alerts.
 const (
-	fewAlerts     = 32      // up to this number, alerts always fit: one has at most a few KiB
+	fewAlerts     = 32      // up to this number, alerts always fit, because each has at most a few KiB
 	maxAlertBytes = 1 << 20 // size of all alerts of an entry as JSON
 	briefMessage  = 120     // length of a shortened message in bytes
 )
