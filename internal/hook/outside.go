@@ -46,13 +46,23 @@ func (h *handler) outside() (why string) {
 		}) && !h.namedOutside(file) {
 			return "it edits a file outside the project's folder"
 		}
+		if named := h.cleaned(file); slices.ContainsFunc(h.places(file), func(place string) bool {
+			return place != named && h.settingsLinked(named, place)
+		}) {
+			return editsSettings
+		}
 	}
 	if file := h.input().File; !h.e.mcp && h.e.tool() == "Read" && !shell.SecretFile(file) &&
 		slices.ContainsFunc(h.places(file), shell.SecretFile) {
-		return "it reads a file with secrets through a link"
+		return readsSecret
+	}
+	if h.e.tool() == "Bash" && !h.e.mcp {
+		return h.linked(h.input().Command)
 	}
 	return ""
 }
+
+const readsSecret = "it reads a file with secrets through a link"
 
 // inProject reports whether a place of a file is in the project's folder. If this folder is the user's home or one above
 // it, only ordinary files in it count. If the folder is not known, relative paths count.
