@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// A reader of the ledger can have the server send a copy of a message to any subject, even to that of
-// another stage. The copy is no entry of that stage.
+// Anybody who may read the ledger can have the server send a copy of a message to any subject, even to a ledger subject
+// of a stage. Such a copy must not count as an entry of that stage.
 func TestACopyThatTheServerSendsIsNoEntryOfAStage(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()

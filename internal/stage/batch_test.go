@@ -41,7 +41,8 @@ func TestABatchIsManyInputsAlsoWhenIngestStopsWithinIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Each process starts with the ledger only, and is stopped in the middle.
+	// Each process starts without a stored state, so it folds the ledger. The test stops it in the middle of its
+	// decisions.
 	for round := 0; len(srv.Ledger()) < n; round++ {
 		how := ingest
 		if round%2 == 0 {
@@ -65,7 +66,7 @@ func TestABatchIsManyInputsAlsoWhenIngestStopsWithinIt(t *testing.T) {
 	if len(srcs) != n {
 		t.Errorf("%d entries name %d inputs", n, len(srcs))
 	}
-	// A process that runs to the end purges the whole intake.
+	// A process that is not stopped purges all messages from the intake in the end.
 	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest).awaitReady()
 	natstest.Eventually(t, time.Minute, "a purged intake", func() bool {
 		st, err := js.Stream(context.Background(), streams.IntakeStream)
@@ -73,7 +74,7 @@ func TestABatchIsManyInputsAlsoWhenIngestStopsWithinIt(t *testing.T) {
 	})
 }
 
-// floodBatches publishes batches of events that begin with their number.
+// floodBatches publishes batches of events to the intake. The data of each event begins with the event's number.
 func floodBatches(t *testing.T, nc *nats.Conn, project string, batches, events, size int) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -97,9 +98,9 @@ func floodBatches(t *testing.T, nc *nats.Conn, project string, batches, events, 
 	}
 }
 
-// A backlog of batches that does not fit into memory costs at most one more read for each message, not one for each
-// event. The entries have the events' order. Batches that are decided in order are purged together, not deleted one by
-// one.
+// The test queues more batches than fit into memory. The stage may read each message from the intake at most once more,
+// not once for each event. The entries must have the order of the events. Messages that are decided in order must be
+// purged together, not deleted one by one.
 func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
 	const batches, events = 48, 256 // 43 MB
 	srv := natstest.Start(t)
@@ -113,7 +114,7 @@ func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
 		return sub
 	}
 	reads, purges, deletions := requests("DIRECT.GET"), requests("STREAM.PURGE"), requests("STREAM.MSG.DELETE")
-	// It has everything queued when it takes over.
+	// The takeover time is long enough that all batches are queued when this stand-by takes over.
 	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Standby: true,
 		Takeover: 5 * time.Second}, briefly).awaitReady()
 	natstest.Eventually(t, 2*time.Minute, "an entry of each event", func() bool {
@@ -143,8 +144,8 @@ func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
 	}
 }
 
-// One agent's batches have more events than the stage reads ahead. Proposals of other projects, in the same partition
-// and in another one, are read all the same, and are decided after a few turns.
+// The batches of one agent have more events than the stage reads ahead. The stage must still read the proposals of two
+// other projects, one in the agent's partition and one in another partition, and decide them after a few batches.
 func TestPromiseC21BatchesOfOneAgentDoNotHideTheOthers(t *testing.T) {
 	const batches, events = 160, 256
 	srv := natstest.Start(t)
@@ -163,12 +164,12 @@ func TestPromiseC21BatchesOfOneAgentDoNotHideTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish("other", "obs.web") // its partition is taken over before the flood's
+	publish("other", "obs.web") // so the process takes over this partition before the flood's
 	floodBatches(t, nc, flood, batches, events, 0)
 	for _, project := range others {
 		publish(project, "act")
 	}
-	// It has everything queued that it may when it takes over.
+	// The takeover time is long enough that the queue is full when this stand-by takes over.
 	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Standby: true,
 		Takeover: 5 * time.Second}, briefly).awaitReady()
 	before, found := 0, make(map[string]int)

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// Ten thousand entries that may share messages are published in small ones: the server reuses a
-// buffer as large as the largest message for each message that it delivers.
+// Ten thousand entries that may share messages must be spread over small messages. The server keeps a buffer as large
+// as the largest message and uses it for each message that it delivers.
 func TestAFrameIsSmall(t *testing.T) {
 	for _, size := range []int{10, 1 << 10, 8 << 10, frameMostSize + 1} {
 		entries := make([]*streams.Entry, 10_000)
@@ -34,7 +34,7 @@ func TestAFrameIsSmall(t *testing.T) {
 	}
 }
 
-// A reader whose stage is slow requests few messages, however small they are.
+// A reader whose stage is slow must request at most 512 messages, even if they are small.
 func TestASlowReaderRequestsFewMessages(t *testing.T) {
 	srv := natstest.Start(t)
 	gate := make(chan struct{})
@@ -63,7 +63,7 @@ func TestASlowReaderRequestsFewMessages(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "all messages", func() bool { return came.Load() == n })
 }
 
-// The feed holds few recent messages, however large they are.
+// The feed must hold at most 2 MiB of recent messages, or a single message if that is larger.
 func TestAFeedHoldsFewBytes(t *testing.T) {
 	f := new(Feed)
 	for _, size := range []int{100, 1 << 10, 100 << 10, 1 << 20, 3 << 20, 1} {

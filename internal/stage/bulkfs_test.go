@@ -12,8 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A file that is written in large pieces always has the content that was written, and reads in any
-// order return it.
+// A file that is written in large pieces must have exactly the written content after each sync. Reads in any order must
+// return that content.
 func TestAFileInLargePiecesIsAFile(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 10 {
@@ -93,7 +93,7 @@ func TestAFileInLargePiecesIsAFile(t *testing.T) {
 	}
 }
 
-// fullFile has room for the given number of bytes.
+// fullFile is a file on a disk that has room for a given number of bytes.
 type fullFile struct {
 	vfs.File
 	room int
@@ -109,8 +109,8 @@ func (f *fullFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// A writer to a full disk gets an error at the latest from the calls that depend on its writes, and
-// from each of them.
+// On a full disk, a small write may succeed because it is only buffered. Each later call that depends on it (sync,
+// stat, the next write, close) must return the error.
 func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 	for name, end := range map[string]func(f vfs.File) error{"sync": vfs.File.Sync, "sync data": vfs.File.SyncData,
 		"sync to": func(f vfs.File) error {
@@ -142,7 +142,7 @@ func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 	}
 }
 
-// A database writes its tables through it, when they are made and when they are merged.
+// Pebble must use bulkFS for its tables: it writes new tables, and reads and writes merged tables, in large pieces.
 func TestTablesAreWrittenAndMergedInLargePieces(t *testing.T) {
 	counted := &countedFS{FS: vfs.NewMem()}
 	s, err := openStore("state", counted, nil)

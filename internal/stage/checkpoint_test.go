@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// A state that hardly grows is not written to files by itself. A kill must still not lose all of
-// its fold.
+// Pebble by itself does not write a state that hardly grows to files. After a kill, at most half of the entries may
+// have to be folded again.
 func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 	srv := natstest.Start(t)
 	fs := crashfs.New()
@@ -33,7 +33,7 @@ func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "everything is folded and answered", func() bool {
 		return a.Stats.Entries.Load() >= n+n/3
 	})
-	// A kill leaves only the data in files.
+	// The crash leaves only the data that is in files.
 	group.FS = fs.Crash(vfs.CrashCloneCfg{})
 	a.stop()
 	group.Conn = srv.Connect()
@@ -47,8 +47,8 @@ func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 	}
 }
 
-// Ingest folds another stage's entry together with its own next entry in the partition. If there is
-// no next entry, entries for other partitions are not read again at each start.
+// Ingest folds another stage's entry together with ingest's own next entry in the partition. Here the quiet partition
+// has no next entry. A restart must not read the many later entries of the other partition again because of that.
 func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
 	srv := natstest.Start(t)
 	nc, dir, group := srv.Connect(), t.TempDir(), t.TempDir()
@@ -83,7 +83,7 @@ func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
 			t.Errorf("%d entries were read again", n)
 		}
 	}
-	// The next entry includes the waiting entries, exactly once.
+	// The next entry of the quiet partition must count the waiting alert exactly once.
 	for i := range 2 {
 		publish(t, nc, "quiet", 3+i, 1)
 		natstest.Eventually(t, time.Minute, "the next entry", func() bool { return a.Stats.Published.Load() == uint64(1+i) })

@@ -21,16 +21,19 @@ import (
 // 30 s to notice that a server died with its consumer, and then waits 10 s for each answer of a cluster without a
 // leader. During that time, no verdict would be given.
 const (
-	readAhead      = 512                    // messages in one pull request
-	readAheadBytes = 1 << 20                // their maximum size in bytes, unless a single message is larger
-	pullLives      = 30 * time.Second       // lifetime of a pull request
-	heartbeat      = time.Second            // of an idle consumer; if none comes for 2.5 s, the consumer counts as lost
-	quietFor       = 3 * time.Second        // without a message; then the server is asked how many messages it sent
-	startMost      = 10 * time.Second       // how long to repeat a request while a starting server does not serve its API
-	reopenFirst    = time.Second            // timeout of the first attempt to create another consumer
-	reopenMost     = 10 * time.Second       // maximum timeout of later attempts; each doubles the one before
-	reopenEvery    = 200 * time.Millisecond // pause between two attempts
-	consumerLives  = time.Minute            // how long the server keeps a consumer that receives no pull requests
+	readAhead = 512 // messages in one pull request
+	// Maximum size in bytes of the messages of one pull request, unless a single message is larger.
+	readAheadBytes = 1 << 20
+	pullLives      = 30 * time.Second // lifetime of a pull request
+	// Interval of heartbeats of an idle consumer; after 2.5 s without one, the consumer counts as lost.
+	heartbeat = time.Second
+	// After this time without a message, the server is asked how many messages it has sent.
+	quietFor      = 3 * time.Second
+	startMost     = 10 * time.Second       // how long to repeat a request while a starting server does not serve its API
+	reopenFirst   = time.Second            // timeout of the first attempt to create another consumer
+	reopenMost    = 10 * time.Second       // maximum timeout of later attempts; each doubles the one before
+	reopenEvery   = 200 * time.Millisecond // pause between two attempts
+	consumerLives = time.Minute            // how long the server keeps a consumer that receives no pull requests
 )
 
 var (
@@ -47,11 +50,11 @@ type consumption struct {
 	stream  string
 	filters []string
 	headers bool      // omit the messages' data
-	since   time.Time // if set, reading starts at this time as long as next is 0
+	since   time.Time // if set and next is 0, reading starts at the first message of this time or later
 	take    func(jetstream.Msg)
 	log     *slog.Logger
 
-	next   uint64 // next sequence; after start, only the consumer's goroutine uses it
+	next   uint64 // sequence of the next message to pass to take; after start, only the consumer's goroutine uses it
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -77,7 +80,7 @@ func (c *consumption) start(ctx context.Context) error {
 	return nil
 }
 
-// Stream returns a stream. It waits until the server serves its API.
+// Stream returns the stream with the given name. It waits until the server serves the JetStream API.
 func Stream(ctx context.Context, js jetstream.JetStream, name string) (st jetstream.Stream, err error) {
 	err = served(ctx, func() (err error) { st, err = js.Stream(ctx, name); return err })
 	if err != nil {
@@ -105,8 +108,8 @@ func served(ctx context.Context, ask func() error) error {
 	return err
 }
 
-// Patiently calls ask until ask succeeds, fails permanently, or ctx ends. It repeats ask after a timeout, which happens
-// under load, and after a broken connection. It logs each repetition. doing names the purpose of the request in the
+// Patiently calls ask until ask succeeds, fails permanently, or ctx ends. It repeats ask after a timeout and after a
+// broken connection; timeouts happen under load. It logs each repetition. doing names the purpose of the request in the
 // log.
 func Patiently(ctx context.Context, log *slog.Logger, doing string, ask func() error) error {
 	for {
@@ -171,8 +174,8 @@ func (c *consumption) remove(name string) {
 	_ = c.js.DeleteConsumer(ctx, c.stream, name)
 }
 
-// stored is a message from a consumer without acknowledgements. It has only the methods that are defined here. Any
-// other method of jetstream.Msg, such as Ack, panics.
+// stored is a message of a consumer that needs no acknowledgements. It implements only the methods that are defined
+// here. Any other method of jetstream.Msg, such as Ack, panics.
 type stored struct {
 	jetstream.Msg
 	m  *nats.Msg
@@ -186,28 +189,28 @@ func (s *stored) Data() []byte                              { return s.m.Data }
 
 // puller is one consumer of a consumption.
 //
-// It sends its own pull requests and does not use the pull consumers of nats.go. Those take a stored message that has
-// a Status header and no data for a status message of the server. So anybody who may publish to the stream could stop
-// these consumers again and again. Here, a message comes from the server if its subject is the inbox. No stored
+// It sends its own pull requests and does not use the pull consumers of nats.go. Those mistake a stored message that
+// has a Status header and no data for a status message of the server. So anybody who may publish to the stream could
+// stop pull consumers again and again. Here, a message comes from the server if its subject is the inbox. No stored
 // message has that subject.
 type puller struct {
 	cons  jetstream.Consumer
 	inbox string
 	sub   *nats.Subscription
 	lost  chan error    // receives the reason once the consumer is lost
-	came  atomic.Uint64 // number of messages received, compared with the server's numbering
+	came  atomic.Uint64 // number of messages received, to compare with the number that the server gave the last one
 	heard atomic.Int64  // time of the last arrival, in Unix nanoseconds
 
 	mu   sync.Mutex // held while take runs
-	over bool       // no message is passed to take any more; guarded by mu
+	over bool       // set once no more messages may be passed to take; guarded by mu
 	want int        // messages that the current pull request may still bring; guarded by mu
 }
 
 func (c *consumption) open(ctx context.Context) (*puller, error) {
 	nc := c.js.Conn()
 	s := &puller{lost: make(chan error, 1), inbox: nc.NewInbox()}
-	// If the stream begins after this sequence, the server silently skips the trimmed messages. The caller must check
-	// first whether that is allowed.
+	// If the stream now begins after this sequence, the server skips the trimmed messages without an error. The caller
+	// must check first whether messages may be missing.
 	cfg := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.next, HeadersOnly: c.headers,
 		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: consumerLives, Replicas: 1, MemoryStorage: true,
@@ -226,7 +229,8 @@ func (c *consumption) open(ctx context.Context) (*puller, error) {
 	}
 	s.heard.Store(time.Now().UnixNano())
 	if s.sub, err = nc.Subscribe(s.inbox, func(m *nats.Msg) { c.arrived(s, m) }); err == nil {
-		// Only one pull request is open at a time. That already limits the pending messages.
+		// So no pending limits are needed: only one pull request is open at a time, and it limits the number of pending
+		// messages.
 		err = s.sub.SetPendingLimits(-1, -1)
 	}
 	s.mu.Lock()
@@ -326,15 +330,15 @@ func (s *puller) lose(err error) {
 }
 
 // until waits until the consumer is lost and returns the reason, or nil when ctx ends. A message that did not arrive is
-// noticed when the next one has the wrong number. If none follows, the number of messages that the server says it sent
-// is higher than the number received.
+// noticed in one of two ways. If another message follows, its number is not the expected one. If none follows, the
+// server says that it has sent more messages than were received.
 func (s *puller) until(ctx context.Context, status <-chan nats.Status) error {
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	var before uint64 // number of messages at the last tick
-	short := false    // at the last tick, the server had sent more messages than arrived
+	short := false    // set if the server had sent more messages than arrived, at the last tick
 	for {
 		select {
 		case <-ctx.Done():
@@ -366,7 +370,7 @@ func (s *puller) until(ctx context.Context, status <-chan nats.Status) error {
 			return err
 		case err != nil || info.Delivered.Consumer <= before:
 			short = false
-		case short: // twice in a row, so the messages are not just in transit
+		case short: // short at two ticks in a row, so the missing messages are not just on their way
 			return errGap
 		default:
 			short = true

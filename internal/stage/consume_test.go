@@ -46,8 +46,8 @@ func read(t *testing.T, nc *nats.Conn, gate <-chan struct{}) *atomic.Uint64 {
 	return came
 }
 
-// A reader gets every message once and in order after any failure of its consumer, including the
-// last message before a quiet period.
+// A reader whose consumer fails in any way must still get every message once and in order, also the last message before
+// a quiet period.
 func TestAReaderOutlivesItsConsumer(t *testing.T) {
 	srv := natstest.Start(t)
 	l := newLedger(t, srv)
@@ -75,7 +75,7 @@ func TestAReaderOutlivesItsConsumer(t *testing.T) {
 		l.add(2000)
 		natstest.Eventually(t, time.Minute, "all that was published", func() bool { return came.Load() == uint64(l.n) })
 	}
-	// A consumer whose removal a reconnection cut off is removed by the server after a minute without requests.
+	// If a reconnection prevents the removal of a consumer, the server removes it after a minute without pull requests.
 	natstest.Eventually(t, 3*time.Minute, "one consumer", func() bool {
 		n := 0
 		consumers(func(string) { n++ })
@@ -83,7 +83,8 @@ func TestAReaderOutlivesItsConsumer(t *testing.T) {
 	})
 }
 
-// A server whose JetStream starts later answers "no responders" until then.
+// As long as a server runs without JetStream, it answers API requests with "no responders". The reader must repeat its
+// request until JetStream is enabled.
 func TestAReaderWaitsForTheServersAPI(t *testing.T) {
 	srv := natstest.Start(t)
 	l := newLedger(t, srv)
@@ -119,8 +120,8 @@ func TestAReaderWaitsForTheServersAPI(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "all that was published", func() bool { return came.Load() == uint64(l.n) })
 }
 
-// A reader whose stage is slow requests no more messages than it can hold, so that the client drops
-// none. It continues when the stage does.
+// A reader whose stage is slow must request no more messages than it can hold, so that the NATS client drops none. When
+// the stage continues, the reader must get all messages.
 func TestASlowReaderDropsNothing(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()

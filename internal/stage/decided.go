@@ -39,7 +39,7 @@ func (d *decided) add(p uint64) {
 	}
 }
 
-// settle raises low, because all inputs before a position are decided.
+// settle raises low to the last input before a position, because all inputs before that position are decided.
 func (d *decided) settle(before uint64) {
 	n, _ := slices.BinarySearchFunc(d.done, before, position.Compare)
 	if n > 0 {
@@ -66,8 +66,9 @@ func (d *decided) bytes() []byte {
 	return b
 }
 
-// loadDecided loads the decided inputs of a partition. src is the input of the stage's last entry. A state of an
-// earlier version has no such set. That version decided inputs in order, so every input up to src is decided.
+// loadDecided loads the decided inputs of a partition. src is the input of the stage's last entry. A state that an
+// earlier version stored has no set of decided inputs. That version decided inputs in order, so every input up to src
+// is decided.
 func (s *store) loadDecided(p int, src uint64) (d decided, err error) {
 	v, ok, err := s.get(decidedKey(p))
 	if err != nil || !ok {

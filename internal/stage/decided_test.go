@@ -11,18 +11,19 @@ import (
 	"lazaret/streams"
 )
 
-// partition has the test's data of a partition: the inputs of the intake, by line, and the ledger.
+// partition is the test's model of a partition: the undecided and decided inputs in the intake, the line of each input,
+// and the inputs of the entries in the ledger.
 type partition struct {
 	line    map[uint64]int // of each input
 	intake  []uint64       // inputs that are not purged, in order
-	read    int            // how many of them a process has read
+	read    int            // how many inputs of intake the process has read
 	next    uint64         // sequence
 	ledger  []uint64       // inputs, in the order of their entries
 	purged  uint64         // sequence
 	decided map[uint64]bool
 }
 
-// undecided returns the inputs that were read and are not decided, in order.
+// undecided returns the inputs that the process has read and that are not decided, in order.
 func (p *partition) undecided() (all []uint64) {
 	for _, in := range p.intake[:p.read] {
 		if !p.decided[in] {
@@ -32,8 +33,8 @@ func (p *partition) undecided() (all []uint64) {
 	return all
 }
 
-// first returns the argument that intakeStage.settle passes: the first queued input, or the one
-// after the last that was read.
+// first returns the position that intakeStage.settle passes to decided.settle: that of the first queued input, or the
+// one after the last input that was read if none is queued.
 func (p *partition) first() uint64 {
 	if u := p.undecided(); len(u) > 0 {
 		return u[0]
@@ -44,9 +45,8 @@ func (p *partition) first() uint64 {
 	return position.At(p.purged+1, 0)
 }
 
-// The set of decided inputs is exact for all messages in the intake, whatever the order in which
-// lines take turns, whenever a process stops, and however much of the ledger its state had. It is
-// never larger than the intake.
+// The set of decided inputs must be exact for all messages in the intake, and never larger than the intake. That must
+// hold in whatever order lines take turns, whenever a process stops, and however old its stored state was.
 func TestTheDecidedInputsFollowFromTheLedgerWheneverAProcessStops(t *testing.T) {
 	st, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestTheDecidedInputsFollowFromTheLedgerWheneverAProcessStops(t *testing.T) 
 	rapid.Check(t, func(t *rapid.T) {
 		p := &partition{line: make(map[uint64]int), next: 1, decided: make(map[uint64]bool)}
 		var d decided
-		saved, at := []byte(nil), 0 // the stored state, and how many entries of the ledger it has
+		saved, at := []byte(nil), 0 // the stored state, and how many entries of the ledger it includes
 		check := func(t *rapid.T) {
 			for _, in := range p.intake {
 				if d.has(in) != p.decided[in] {
@@ -123,7 +123,8 @@ func TestTheDecidedInputsFollowFromTheLedgerWheneverAProcessStops(t *testing.T) 
 	})
 }
 
-// The state of an earlier version, which decided in the order of the intake, holds everything up to its last input.
+// A stored state without a set of decided inputs comes from an earlier version, which decided inputs in the order of
+// the intake. Every input up to the state's last one must then count as decided. A damaged set must give an error.
 func TestTheDecidedInputsOfAnEarlierStateAreThoseUpToItsLastOne(t *testing.T) {
 	st, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
@@ -148,8 +149,8 @@ func TestTheDecidedInputsOfAnEarlierStateAreThoseUpToItsLastOne(t *testing.T) {
 	}
 }
 
-// The first line that got no turn is first the next time, even if a batch in between was not taken
-// because it contained a proposal.
+// The first line that got no place in a batch must come first in the next batch, even if a batch in between is not
+// taken because it contains a proposal.
 func TestNoLineWaitsForBatchesThatAreNotTaken(t *testing.T) {
 	s := &intakeStage{lines: make(map[lineKey]*line)}
 	s.active[0] = true
@@ -180,7 +181,7 @@ func TestNoLineWaitsForBatchesThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// A message is not decided before a command about its whole partition that came before it.
+// A message must not be decided before an earlier control message that concerns its whole partition.
 func TestMessagesWaitForTheCommandsBeforeThem(t *testing.T) {
 	s := &intakeStage{lines: make(map[lineKey]*line)}
 	s.active[0] = true
@@ -207,7 +208,8 @@ func TestMessagesWaitForTheCommandsBeforeThem(t *testing.T) {
 	}
 }
 
-// An offer never has an index that an event of a batch may have, nor that of an earlier offer.
+// The index of an offer must differ from the index that any event of a batch may have, and from the index of every
+// earlier offer for the same message, also after a restart.
 func TestTheIndexesOfOffers(t *testing.T) {
 	s := &intakeStage{runtime: &runtime{}}
 	if i := s.nextIndex(); i != streams.MaxBatch {

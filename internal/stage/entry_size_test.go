@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// swollen is an echo whose entries for some messages, and one of whose pending revisions, exceed
-// the ledger's largest message.
+// swollen is an echo that makes entries larger than the ledger's largest message: for some messages, and for one of its
+// follow-ups.
 type swollen struct {
 	echo
 	owes bool
@@ -37,7 +37,7 @@ func (s *swollen) FollowUp(*stage.State) (*stage.Admission, error) {
 		Body: fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("x", 9<<20))}}, nil
 }
 
-// loud is a sentinel whose answer to every observation is too large.
+// loud is a sentinel whose answer to every observation is too large to be published.
 type loud struct{ watcher }
 
 func (*loud) Step(_ *stage.State, e *streams.Entry) (*stage.Output, error) {
@@ -48,8 +48,8 @@ func (*loud) Step(_ *stage.State, e *streams.Entry) (*stage.Output, error) {
 		strings.Repeat("x", 9<<20))}, nil
 }
 
-// An entry that exceeds the server's largest message cannot be published, not even after a restart.
-// Here its message is in the intake before ingest starts.
+// The message whose entry would be too large is in the intake before ingest starts. The server would refuse the entry
+// after every restart too, so the stage must publish a rejection instead and go on.
 func TestPromiseC20NoEntryIsTooLargeToBePublished(t *testing.T) {
 	srv := natstest.Start(t)
 	const n = 10

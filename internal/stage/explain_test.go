@@ -20,7 +20,7 @@ func TestAnOrderOfAnEarlierVersionExplainsAllThatIsBeforeIt(t *testing.T) {
 	}{
 		{3, 3, at, 0},
 		{5, 19, at, 0},                            // before the project's statement
-		{25, 26, at.Add(time.Minute), 0},          // entries that other stages write soon after it
+		{25, 26, at.Add(time.Minute), 0},          // entries of other stages shortly after the statement may be missing too
 		{25, 26, at.Add(time.Hour), 25},           // not entries much later
 		{30, 30, at.Add(time.Hour), 0},            // unless they are listed
 		{30, 31, at.Add(time.Hour), 31},           // each sequence separately
@@ -52,7 +52,7 @@ func TestPromiseB18AnOrderOnAProjectExplainsTheHolesThatItNames(t *testing.T) {
 		want     uint64
 	}{
 		{5, 9, at, 0},
-		{4, 9, at, 4},   // of another project, or deleted by someone else
+		{4, 9, at, 4},   // sequence 4 is not listed: it belongs to another project, or someone else deleted it
 		{7, 12, at, 10}, // after a listed range
 		{50, 50, at, 50},
 		{90, 99, at.Add(time.Hour), 0},

@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// SetFormat changes the format of a stored state.
+// SetFormat changes the format number in a stored state.
 func SetFormat(dir string, fs vfs.FS, format byte) error {
 	s, err := openStore(dir, fs, nil)
 	if err != nil {
@@ -28,7 +28,7 @@ func SetFormat(dir string, fs vfs.FS, format byte) error {
 // StateFormat is the current format.
 const StateFormat = stateFormat
 
-// TimeBefore is the time of the last entry before a sequence. An order to forget names ranges.
+// TimeBefore returns the time of the last entry before seq. ranges are the sequences that an order to forget names.
 func TimeBefore(ctx context.Context, js jetstream.JetStream, seq uint64, ranges ...streams.SeqRange) (time.Time, error) {
 	return (&forgettings{ordered: []ordered{{ranges: ranges}}}).timeBefore(ctx, js, seq)
 }
@@ -42,5 +42,5 @@ func PublishJoint(ctx context.Context, j *Joint, entries []*streams.Entry, end, 
 	return j.publish(ctx, m, end+1)
 }
 
-// Retired is the age at which the last entry of a group of another process no longer counts.
+// Retired sets the age at which the last entry of a sentinel group of another process no longer counts.
 func (j *Joint) Retired(age time.Duration) { j.retired = age }

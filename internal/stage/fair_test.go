@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// slowEcho takes time for each message of the flood until it has admitted a message of another
-// agent, so that the reader has all messages long before half of the flood is decided.
+// slowEcho takes 250 ms for each large message until it has admitted a small message of another agent. So the reader
+// has all messages long before half of the large ones are decided.
 type slowEcho struct {
 	echo
 	other atomic.Bool
@@ -32,9 +32,9 @@ func (s *slowEcho) Admit(st *stage.State, m *stage.Message) (*stage.Admission, e
 	return s.echo.Admit(st, m)
 }
 
-// One agent's backlog of large messages does not delay a proposal of another partition. The
-// proposal is decided after about one batch of them. The whole backlog is decided in order and with
-// its data, although it does not fit into memory.
+// One agent sends more large messages than fit into memory, and then another agent sends a proposal in another
+// partition. The proposal must be decided before three quarters of the large messages. All large messages must be
+// decided in order and with their data.
 func TestPromiseC21LargeMessagesOfOneAgentDoNotStarveTheOthers(t *testing.T) {
 	const n, size = 60, 900_000
 	srv := natstest.Start(t)
@@ -69,7 +69,7 @@ func TestPromiseC21LargeMessagesOfOneAgentDoNotStarveTheOthers(t *testing.T) {
 		}
 		flooded++
 	}
-	// The stage reads 32 MiB ahead, which are 37 of them.
+	// The stage holds at most 32 MiB in memory, which are 37 of the large messages.
 	if before < 0 || before > n*3/4 {
 		t.Errorf("%d of %d large messages were decided before the other agent's proposal", before, n)
 	}

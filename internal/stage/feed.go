@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// Feed reads new ledger entries once for all stages of a process. So there is one consumer, one delivery and one parsed
-// entry instead of one for each stage.
+// Feed reads new ledger entries once for all stages of a process. So there is one consumer for the whole process, and
+// each entry is delivered and parsed once, instead of once for each stage.
 //
 // A Feed does not delay any stage. A stage starts with its own consumer and joins the feed once both have read the same
 // entry, compared by sequence, salt and time stamp. A stage that falls too far behind is released: it continues with
@@ -31,9 +31,10 @@ type Feed struct {
 	recent []*arrival      // the last messages, newest last; guarded by mu
 	bytes  int             // size of their bodies; guarded by mu
 	taps   []*ledgerReader // readers that have joined; guarded by mu
-	made   []made          // entries that this process publishes and has not read back, in order; guarded by mu
-	cuts   int             // how often a reader was released; guarded by mu
-	closed bool            // guarded by mu
+	// Entries that this process has published, or is publishing, and has not read back, in order; guarded by mu.
+	made   []made
+	cuts   int  // how often a reader was released; guarded by mu
+	closed bool // guarded by mu
 }
 
 const (
@@ -88,8 +89,8 @@ func (f *Feed) announce(entries []*streams.Entry, decoded func(i int) any) {
 	f.dropMade(len(f.made) - mostMade)
 }
 
-// know sets Decoded of an entry that was read back, if the entry was announced. Entries are read back in the order of
-// publishing, so entries announced before it are dropped. The caller must hold mu.
+// know sets Decoded of an entry that was read back, if this process announced the entry. Entries are read back in the
+// order in which they were published, so know drops the entries that were announced before e. The caller must hold mu.
 func (f *Feed) know(e *streams.Entry) {
 	if e.Stage != streams.StageIngest {
 		return // other stages announce nothing

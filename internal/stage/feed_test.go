@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// ledger writes generated entries, alternately of two stages.
+// ledger writes generated entries to the server's ledger, in turn for two stages.
 type ledger struct {
 	t  *testing.T
 	js jetstream.JetStream
@@ -48,8 +48,8 @@ func (l *ledger) add(n int) {
 	}
 }
 
-// seen takes entries from a reader up to an entry. It fails unless they are all entries from a
-// sequence on.
+// seen reads the entries with the sequences from, from+step and so on, up to to. It fails the test if the reader
+// returns another entry.
 func seen(t *testing.T, name string, r *ledgerReader, from, to, step uint64) {
 	t.Helper()
 	timeout := time.After(30 * time.Second)
@@ -109,8 +109,8 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	defer whole.close()
 	defer tail.close()
 	defer one.close()
-	// A reader that starts at the end has no common entry with the feed yet. It has one with the
-	// next entry or, if the feed started with that, with the one after it.
+	// This reader starts at the end of the ledger and has no entry in common with the feed yet. After one more entry,
+	// or two if the feed started with the first one, it must have joined.
 	l.add(1)
 	seen(t, "who begins at the end", tail, 101, 101, 1)
 	read(101)
@@ -119,7 +119,8 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 		"who reads one stage": one} {
 		joined(name, r)
 	}
-	// One reader stops until more waits than it has room for. The others continue.
+	// One reader stops reading until more messages wait than it has room for, so the feed must release it. The other
+	// readers must go on.
 	read(102)
 	stuck := open(101, "") // both have read the last entry
 	defer stuck.close()

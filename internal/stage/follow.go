@@ -13,7 +13,7 @@ import (
 
 // Follower receives the ledger entries of all partitions in ledger order. It adds no entries itself.
 type Follower interface {
-	// Next returns the ledger sequence at which to start or continue.
+	// Next returns the ledger sequence from which to read, at the start and after a batch was taken.
 	Next() uint64
 	// Take stores a batch. more says that further entries have arrived already. If it is false, the batch must be
 	// durable when Take returns. If it is true, Take may return before that; the batch is durable once Next returns a
@@ -85,7 +85,8 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 				return err
 			}
 			if m.err != nil {
-				// A follower also stores messages that no stage wrote. They have an empty type.
+				// A follower also stores messages that no stage wrote. Such a message becomes an entry with an empty
+				// type.
 				log.Error("a message in the ledger is from no stage of Lazaret", "err", m.err)
 			}
 			entries = append(entries, m.entries...) // whole messages only, so that Next is the start of a message

@@ -12,11 +12,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// OfProject reports whether a key belongs to a project. The key must come from Key. If the key has identifiers, the
-// first one must be a project.
+// OfProject reports whether a key belongs to a project. The key must have been made by function Key. If the key has
+// identifiers, the first one must be a project.
 func OfProject(key []byte, project string) bool {
 	if len(key) < 1 || key[0] >= 0x80 {
-		return false // keys of these spaces begin with no project
+		return false // these key spaces have keys that begin with no project
 	}
 	rest, ok := bytes.CutPrefix(key[1:], []byte(project))
 	return ok && (len(rest) == 0 || rest[0] == 0)
@@ -24,7 +24,7 @@ func OfProject(key []byte, project string) bool {
 
 // DropProject removes a project's keys: those for which OfProject is true. In the key spaces listed in apart, it
 // instead removes the keys for which drop returns true. It reads only the project's keys and the spaces in apart, so
-// its duration does not depend on the number of other projects' keys.
+// the time that it takes does not depend on the number of other projects' keys.
 func (st *State) DropProject(project string, apart []byte, drop func(key, value []byte) (bool, error)) error {
 	var gone [][]byte
 	for _, space := range apart {
@@ -116,14 +116,14 @@ func (s *store) rewriteErased() error {
 	return s.sync()
 }
 
-// Suffixes of the new and the old folder while a store or a snapshot is being replaced.
+// replaceFolder gives the new folder and the old folder these suffixes while it replaces a store or a snapshot.
 const (
 	newSuffix = ".new"
 	oldSuffix = ".old"
 )
 
-// replaceFolder replaces the folder dir by dir+newSuffix. After a crash, perhaps only the first of the two renames has
-// happened: see settleFolders.
+// replaceFolder replaces the folder dir by the folder dir+newSuffix. It does so in two renames. If a crash comes
+// between them, settleFolders completes the replacement at the next start.
 func replaceFolder(fs vfs.FS, dir string) error {
 	old := dir + oldSuffix
 	if err := fs.RemoveAll(old); err != nil {

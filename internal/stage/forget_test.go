@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// holding lists the files below a folder that contain a text.
+// holding returns the files below dir that contain needle.
 func holding(t *testing.T, fs vfs.FS, dir, needle string) (out []string) {
 	t.Helper()
 	names, err := fs.List(dir)
@@ -116,7 +116,8 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	if len(holding(t, fs, "/state", "secret-0")) == 0 {
 		t.Error("deleting alone removes it from the files, so that erasing shows nothing")
 	}
-	// A crash comes before the state is erased. The next process that opens it erases it first.
+	// The process ends before it has erased the deleted data. The next process that opens the state must erase the data
+	// first.
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,8 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	}
 }
 
-// failingFS fails a call that replaces or removes a folder, and calls each before every such call.
+// failingFS returns an error from the left-th call that renames or removes a folder. It calls each before every such
+// call.
 type failingFS struct {
 	vfs.FS
 	left int // calls until one fails
@@ -194,8 +196,8 @@ func (f *failingFS) RemoveAll(dir string) error {
 	return f.FS.RemoveAll(dir)
 }
 
-// An erasure is interrupted at each of its steps. At every step there is a snapshot, and after a restart it contains
-// nothing that was dropped.
+// An erasure fails at each of its steps in turn. At every step there must be a snapshot. After a restart, neither state
+// nor snapshot may contain dropped data.
 func TestASnapshotIsThereAtEveryStepOfAnErasure(t *testing.T) {
 	for failing := 1; ; failing++ {
 		mem := vfs.NewCrashableMem()

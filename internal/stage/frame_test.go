@@ -27,7 +27,7 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(feed.Close)
-	// The backlog is decided while no other stage reads, so that it fills frames.
+	// Ingest decides the backlog of observations before any other stage reads, so that it fills frames.
 	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Feed: feed},
 		ingestInFrames).awaitReady()
 	natstest.Eventually(t, time.Minute, "all observations", func() bool { return len(srv.Ledger()) >= len(projects)*n })
@@ -49,7 +49,7 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 	})
 	ledger := srv.Ledger()
 	account(t, ledger)
-	// An alert names exactly one entry as its input, even within a message.
+	// An alert must name exactly one entry as its input, even if that entry shares a message with others.
 	at := make(map[uint64]*streams.Entry)
 	for i := range ledger {
 		at[ledger[i].Position()] = &ledger[i]
@@ -85,7 +85,7 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 	}
 }
 
-// follows collects the entries that a follower receives.
+// follows is a Follower that collects the entries that it receives.
 type follows struct {
 	entries []streams.Entry
 	next    uint64

@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// Message is one event of the intake: a stored message, one event of a stored batch, or an offered proposal (see
-// Offer).
+// Message is one event for ingest: a message of the intake, one event of a batch in the intake, or a proposal that was
+// offered without the intake (see Offer).
 type Message struct {
 	Seq     uint64    // sequence of the message; for an Offer, of the intake's last message
 	Index   int       // index in the batch, 0 for a single message, at least streams.MaxBatch for an Offer
@@ -35,8 +35,8 @@ type Message struct {
 // Position returns the event's position in the intake: sequence and index in one number, see package position.
 func (m *Message) Position() uint64 { return position.At(m.Seq, m.Index) }
 
-// Place returns the event's place in the order of ingest's inputs: the message's sequence, or for an Offer the
-// position, because several offers have the same sequence.
+// Place returns the event's place in the order of ingest's inputs. For a message of the intake that is its sequence.
+// For an Offer it is the position, because several offers have the same sequence.
 func (m *Message) Place() uint64 {
 	if m.Index >= streams.MaxBatch {
 		return m.Position()
@@ -53,26 +53,27 @@ func (m *Message) Place() uint64 {
 // The methods are called from one goroutine and must be deterministic.
 type IntakeFold interface {
 	// Admit decides on one message and returns the entry for it, because every message gets an entry. It returns nil
-	// only with an error. It must not change the state: Apply changes it, with the entry that Admit returned.
+	// only with an error. Admit must not change the state. Apply changes the state later, with the entry that Admit
+	// returned.
 	Admit(st *State, m *Message) (*Admission, error)
-	// Reject returns the entry for a message that is rejected because of why. The entry always fits into the ledger,
-	// whatever the message contains.
+	// Reject returns the rejected entry for a message, with why as the reason. The entry must fit into the ledger's
+	// largest message, whatever the message contains.
 	Reject(st *State, m *Message, why *streams.RejectError) (*Admission, error)
-	// Shed returns the rejection of a message for a reason. The message is an event of the intake that ingest has no
-	// room for. Its data and headers are then dropped, and Reject makes the entry from the rejection. Shed depends only
-	// on the message and the reason.
+	// Shed returns the reason for the rejection of an event that ingest has no room for. The stage then drops the
+	// event's data and headers and passes the result to Reject. Shed must depend only on m and reason.
 	Shed(m *Message, reason string) *streams.RejectError
-	// Apply folds one entry into the state: an entry of ingest, whose sequence and time stamp are then 0, or an entry
-	// of another stage. decided is Admission.Decided if this process decided on the entry just now. It is nil if the
-	// entry was read from the ledger.
+	// Apply folds one entry into the state. If the entry is ingest's own, its sequence and time stamp are 0; else it is
+	// an entry of another stage. decided is Admission.Decided if this process has just decided on the entry, and nil if
+	// it read the entry from the ledger.
 	Apply(st *State, e *streams.Entry, decided any) error
-	// Relevant reports whether Apply uses this entry of another stage.
+	// Relevant reports whether Apply uses this entry of another stage. The stage skips other entries.
 	Relevant(e *streams.Entry) bool
 	// FollowUp returns an entry that must be added to the ledger although no message asks for it, such as the expiry of
-	// a belief, or nil. Like Admit it must not change the state. After finitely many such entries are applied, it must
-	// return nil.
+	// a belief, or nil. FollowUp must not change the state. Once a finite number of its entries have been applied, it
+	// must return nil.
 	FollowUp(st *State) (*Admission, error)
-	// Wakes reports whether applying an entry may make FollowUp return one.
+	// Wakes reports whether FollowUp may return an entry after the given entry was applied. The stage then calls
+	// FollowUp.
 	Wakes(e *streams.Entry) bool
 	// Reset drops everything that the fold stores outside State.
 	Reset()
@@ -81,32 +82,34 @@ type IntakeFold interface {
 // Admission is ingest's decision on one message, or the result of FollowUp.
 type Admission struct {
 	Output
-	// Together says which entries may share a ledger message: those with the same non-empty Together. An entry with an
-	// empty Together gets its own message. Entries that may have to be forgotten separately must have different values,
-	// because a message can only be deleted as a whole.
+	// Entries with the same non-empty Together may share a ledger message. An entry with an empty Together gets its own
+	// message. Entries that may have to be forgotten separately must have different values, because a message can only
+	// be deleted as a whole.
 	Together string
 	Decided  any // the value that Body encodes
 }
 
 const (
 	intakeBatch = 500 // maximum number of messages decided at once
-	// intakeBatchBytes is the maximum size of the messages decided at once, unless a single message is larger. So it
-	// also limits how long one project's messages delay those of other projects.
+	// intakeBatchBytes is the maximum size in bytes of the messages that are decided in one batch, unless a single
+	// message is larger. A project's messages wait at most for one batch, so it also limits how long one project delays
+	// another.
 	intakeBatchBytes = 1 << 20
 	// intakeHeld is the maximum size of the queued messages in memory, in bytes. Beyond it, messages larger than
 	// leanFrom are queued without their data. The data is read again when the message is decided.
 	intakeHeld = 32 << 20
 	leanFrom   = 2 << 10
-	// intakeLoaded is additional room for events of a batch that were read again together with an earlier event of the
-	// same batch.
+	// intakeLoaded is additional memory, in bytes. When the data of one event of a batch is read again, the data of the
+	// batch's later events is kept here too.
 	intakeLoaded = 8 << 20
 	purgeEvery   = 2 * time.Second
 	purgeAtLeast = 1 // minimum number of messages to purge
-	// purgeBacklog is the number of decided messages after which a purge need not wait for purgeEvery. A subject may
-	// hold streams.IntakePerSubject messages. Decided ones must not make the server refuse new ones.
+	// purgeBacklog is a number of decided messages. If there are as many, a purge does not wait for purgeEvery. The
+	// intake accepts at most streams.IntakePerSubject messages on a subject, so many decided messages could make the
+	// server refuse new ones.
 	purgeBacklog = streams.IntakePerSubject / 8
-	// purgeBytes is the size in bytes of decided messages after which a purge need not wait for purgeEvery. In a small
-	// intake it is a share of the intake's maximum size: one in purgeShare.
+	// purgeBytes is a size of decided messages in bytes. If there are as many, a purge does not wait for purgeEvery. In
+	// a small intake, the size is the intake's maximum size divided by purgeShare.
 	purgeBytes = 8 << 20
 	purgeShare = 16
 )
@@ -121,16 +124,16 @@ type intakeStage struct {
 	in     *reader
 	ledger *ledgerReader
 	read   uint64 // last ledger sequence that was read
-	known  uint64 // this process has read or published every entry up to this sequence
-	// waiting are entries of other stages that are folded before the next entry of ingest, by partition, in ledger
-	// order.
-	waiting   [streams.Partitions][]*streams.Entry
-	noted     [streams.Partitions]uint64 // sequence of the last entry in waiting that is recorded in the store
-	lines     map[lineKey]*line
-	turns     []*line // all lines, in the order in which they get their turns
-	queued    int     // number of queued messages, and of events of opened batches
-	within    int     // number of events in batches that are not opened, less one for each batch, which queued counts
-	held      int     // bytes of queued messages whose data is in memory
+	known  uint64 // last ledger sequence up to which this process has read or published every entry
+	// By partition: entries of other stages, in ledger order, that will be folded before the next entry of ingest.
+	waiting [streams.Partitions][]*streams.Entry
+	noted   [streams.Partitions]uint64 // sequence of the last entry in waiting that is recorded in the store
+	lines   map[lineKey]*line
+	turns   []*line // all lines, in the order in which they get their turns
+	queued  int     // number of queued messages, and of events of opened batches
+	// Number of events in unopened batches, minus the number of these batches, which queued already counts.
+	within    int
+	held      int // bytes of queued messages whose data is in memory
 	backlog   backlog
 	deletions deletions
 	seen      uint64                                 // last intake sequence that was read, or purged before the start
@@ -140,13 +143,13 @@ type intakeStage struct {
 	trims     [streams.Partitions]*streams.Retention // trim entry that ingest has not answered yet
 	purged    uint64                                 // intake sequence up to which decided messages were purged
 	purgedAt  time.Time                              // wall clock time of the last attempt to purge
-	// decidedBytes is the size of the messages that were decided since then and that the next purge removes. From
-	// purgeBytes on, that purge does not wait for purgeEvery.
+	// decidedBytes is the size of the messages that were decided since purgedAt and that the next purge removes. If it
+	// is at least purgeBytes, the next purge does not wait for purgeEvery.
 	decidedBytes, purgeBytes int
 	// purgeFailed is set if the last purge failed. The next one then waits for purgeEvery.
 	purgeFailed bool
-	pauseLeft   int // number of proposals that are still to be decided without speculation
-	// offersNext is the index of the next offer whose sequence is offersAfter. It is 0 before the first offer.
+	pauseLeft   int // number of coming proposals to decide without speculation
+	// offersNext is the index for the next offer, if its sequence is offersAfter. It is 0 before the first offer.
 	offersNext  int
 	offersAfter uint64
 	// allows is set for the partitions in which this process may publish joint frames: it wrote the last message on
@@ -155,17 +158,17 @@ type intakeStage struct {
 	// otherGroups is set for the partitions in which a sentinel group of another process wrote recently.
 	otherGroups  [streams.Partitions]bool
 	loggedGroups []string // sentinel groups of other processes whose existence was logged
-	// unsure is set for the partitions in which another process may still publish a joint frame, or in which such a
-	// frame may be unread. Nothing is decided there until claim has succeeded.
+	// unsure is set for the partitions in which another process may still publish a joint frame, or in which this
+	// process may not have read such a frame yet. Nothing is decided there until claim has succeeded.
 	unsure  [streams.Partitions]bool
-	jointAt time.Time // time of the last joint frame of this process
-	// waited is the number of further proposals that are not decided jointly. It is set when a proposal had to wait for a
-	// group of another process.
+	jointAt time.Time // time of the last joint frame that this process published
+	// waited is the number of coming proposals in a partition that are not decided jointly. It is set when a proposal
+	// had to wait for a sentinel group of another process.
 	waited [streams.Partitions]int
 }
 
 // RunIntake runs ingest until ctx ends, or until the state or a stream is found to be unusable. It returns nil when ctx
-// ended. Between batches, it answers queries. queries may be nil.
+// ended. Between batches, it answers the queries that it receives from queries, which may be nil.
 func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) error {
 	return runs(cfg, func(cfg Config) error { return runIntake(ctx, cfg, fold, queries) })
 }
@@ -227,7 +230,8 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		}
 		return err
 	}
-	// Check again for missing entries, which may have been removed during the fold, before anything is published.
+	// Entries may have been removed from the ledger while the state was folded. So check for missing entries again
+	// before anything is published.
 	err = Patiently(ctx, r.log, "whether the ledger was trimmed", func() error { return s.guard(ctx, s.read) })
 	if err != nil {
 		return ended(ctx, err)
@@ -273,7 +277,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
 	for {
-		// If messages are queued that this process must decide, do not wait for other events.
+		// If messages are queued that this process must decide, the loop must not wait for other events.
 		var onward <-chan struct{}
 		var offer *Offer
 		if s.waits() {

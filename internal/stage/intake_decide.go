@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// work decides the next queued messages in the partitions in which this process is active. It first becomes active
-// where a message has waited for the takeover time.
+// work decides the next queued messages in the partitions in which this process is active. Before that, it makes this
+// process active in the partitions in which a message has waited for the takeover time.
 func (s *intakeStage) work(ctx context.Context) error {
 	now := time.Now()
 	active := false
@@ -79,22 +79,22 @@ func (s *intakeStage) work(ctx context.Context) error {
 	return s.endForRefold()
 }
 
-// speculationPause is the number of proposals that are decided without speculation after a speculative decision was
-// dropped.
+// speculationPause is a number of proposals. After a speculative decision was dropped, this many proposals are decided
+// without speculation.
 const speculationPause = 16
 
 // speculates reports whether to decide a proposal speculatively, before the end of the ledger is known. It returns
 // false for a while after a speculative decision was dropped, because under load most of them are.
 func (s *intakeStage) speculates() bool {
 	s.pauseLeft = max(s.pauseLeft-1, 0)
-	// A process that reads only some partitions does not know where the ledger ends. An empty ledger has no last
-	// sequence that a publish could expect.
+	// Speculation needs the ledger's last sequence. A process that reads only some partitions does not know it, and an
+	// empty ledger has none.
 	return s.pauseLeft == 0 && s.known > 0 && s.all()
 }
 
 // speculate decides a proposal with the entries read so far, and publishes the decision on the condition that the
-// ledger ends there. That saves the request for the end of the ledger. If the ledger has more entries, the decision is
-// dropped, and made again after they are read.
+// ledger ends there. So the server need not be asked first where the ledger ends. If the ledger has more entries, the
+// server refuses the publish. The decision is then dropped, and made again after these entries are read.
 func (s *intakeStage) speculate(ctx context.Context, batch []*queued) error {
 	s.stats.Speculated.Add(1)
 	f := s.newOutgoing()
@@ -108,12 +108,13 @@ func (s *intakeStage) speculate(ctx context.Context, batch []*queued) error {
 	return s.endForRefold()
 }
 
-// outgoing is a batch of decisions that are not known to be in the ledger.
+// outgoing is a batch of decisions. It is not known yet whether their entries are in the ledger.
 type outgoing struct {
 	entries []*streams.Entry
 	outs    []*Admission
-	at      uint64                               // last ledger sequence that was read before the decisions
-	end     uint64                               // if not 0, the ledger must end here before the batch's only entry
+	at      uint64 // last ledger sequence that was read before the decisions
+	// If not 0, the batch has one entry, and the server must store it only if the ledger ends at this sequence.
+	end     uint64
 	waiting [streams.Partitions][]*streams.Entry // intakeStage.waiting before the batch
 	batch   []*queued                            // the messages that were decided
 	size    int                                  // their size in bytes
@@ -123,11 +124,12 @@ type outgoing struct {
 	joint   []*streams.Entry                     // the entries of the joint frame, or nil if there is none
 }
 
-// aheadMost is the maximum number of batches that are decided before ingest returns to reading the ledger.
+// aheadMost is the maximum number of batches that are decided in a row. After that, ingest reads the ledger again.
 const aheadMost = 8
 
-// decide admits a batch, publishes its entries and commits. During the publish it decides the next batch, based on the
-// state after the first. If the fence was lost, it drops both.
+// decide admits a batch, publishes its entries and commits. During the publish it already decides the next batch, based
+// on the state after the first batch. If the server refuses the first batch because another process added an entry, it
+// drops both batches.
 func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	f := s.newOutgoing()
 	if err := s.admit(f, batch); err != nil {
@@ -271,7 +273,7 @@ func (s *intakeStage) admit(f *outgoing, batch []*queued) error {
 	return nil
 }
 
-// judge lets the fold admit a message, or reject it if the message was shed.
+// judge passes a message to the fold's Admit, or to Reject if the message was shed, and returns the decision.
 func (s *intakeStage) judge(p int, q *queued) (*Admission, error) {
 	if q.why != nil {
 		return s.fold.Reject(s.states[p], q.msg, q.why)
@@ -331,7 +333,8 @@ func (s *intakeStage) finish(ctx context.Context, f *outgoing) error {
 
 // forget drops everything that was applied to the state since the last commit.
 func (s *intakeStage) forget() error {
-	s.refolding = false // the store's refold mark was dropped too; if it was committed, the next start finds it
+	// The refold mark in the store was dropped too; if an earlier commit stored it, the next start finds it.
+	s.refolding = false
 	if err := s.store.discard(); err != nil {
 		return err
 	}
@@ -339,8 +342,8 @@ func (s *intakeStage) forget() error {
 	return nil
 }
 
-// undo drops all changes of a batch from the state, because publishing its entries failed with err. The first n
-// entries are certainly in the ledger and are read back from there. waiting is what s.waiting was before the batch.
+// undo drops all changes of a batch from the state, because publishing its entries failed with err. The first n entries
+// are certainly in the ledger; the stage reads them back. waiting is the value that s.waiting had before the batch.
 func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	waiting [streams.Partitions][]*streams.Entry, err error) error {
 	// It is not certain which of the other entries are in the ledger. So drop the effects of all entries. Those that
@@ -372,7 +375,7 @@ func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 }
 
 // settleOwn folds the ledger up to ingest's last entry. In partitions where another process wrote that entry, this
-// process becomes a stand-by. ours are entries that this process has just added.
+// process becomes a stand-by. ours are the entries that this process has just published.
 func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) error {
 	var tail uint64
 	for _, p := range s.cfg.Partitions {

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// bulky is the size in bytes from which a decided message is deleted individually while older messages are
-	// undecided. A purge removes only messages before the oldest undecided one.
+	// bulky is a size in bytes. A decided message of at least this size is deleted individually if older messages are
+	// undecided, because a purge removes only messages before the oldest undecided one.
 	bulky = 64 << 10
-	// mayDelete is the maximum number of messages in deletions. Further messages are left to the purge.
+	// mayDelete is the maximum number of messages that wait in deletions. Messages beyond it are removed later, by a
+	// purge.
 	mayDelete = 64 << 10
 	deleters  = 4 // number of concurrent deletions
 )
@@ -75,7 +76,7 @@ func (d *deletions) next() (seq uint64, ok bool) {
 	}
 	seq, d.seqs = d.seqs[0], d.seqs[1:]
 	if len(d.seqs) > 0 {
-		d.wake() // so that another goroutine deletes at the same time
+		d.wake() // so that another goroutine deletes a message at the same time
 	}
 	return seq, true
 }

@@ -9,15 +9,16 @@ import (
 )
 
 // addFollowUps adds entries that no message asks for (see IntakeFold.FollowUp) and answers trim entries. It adds at
-// most one per partition and call, so that messages need not wait long. Such an entry repeats the input of the entry
-// before it and moves no cursor. The state, a fold of the ledger, records what remains to be added. So another process
-// neither skips nor repeats an entry.
+// most one per partition and call, so that messages need not wait long. Such an entry names the same input as the entry
+// before it, so the cursor stays where it is. The state, a fold of the ledger, records which entries remain to be
+// added. So another process that takes over neither skips nor repeats an entry.
 func (s *intakeStage) addFollowUps(ctx context.Context) error {
 	for _, p := range s.cfg.Partitions {
 		due := s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover
 		if s.trims[p] != nil && due {
 			ok, err := s.claim(ctx, p)
-			if err == nil && ok && s.trims[p] != nil { // the entries that claim read may have answered it
+			// One of the entries that claim read may have answered the trim entry.
+			if err == nil && ok && s.trims[p] != nil {
 				err = s.secure(ctx, p)
 			}
 			if err != nil {
@@ -44,18 +45,19 @@ func (s *intakeStage) addFollowUp(ctx context.Context, p int) error {
 		return fmt.Errorf("stage %s, partition %d: %w", s.cfg.Name, p, err)
 	}
 	if out != nil && tooLarge(&out.Output) != nil {
-		// Leave the entry in the state, and go on with messages.
+		// The entry is too large to be published. Leave it in the state, and continue with messages.
 		s.stats.Oversized.Add(1)
 		s.log.Error("an entry that no message asks for is too large for the ledger and is not added", "type",
 			out.Type, "partition", p, "bytes", len(out.Body), "code", streams.CodeEntrySize)
 		out = nil
 	}
 	if out == nil {
-		// Entries of other stages are folded only together with an entry of ingest. So undo applyWaiting.
+		// Entries of other stages are folded only together with an entry of ingest. There is none now, so undo
+		// applyWaiting.
 		s.waiting, s.followUps[p] = waiting, false
 		return s.forget()
 	}
-	if s.unsure[p] { // claim reads more entries; FollowUp is called again with them
+	if s.unsure[p] { // claim reads more entries, and FollowUp must be called again after they are folded
 		s.waiting = waiting
 		if err := s.forget(); err != nil {
 			return err
@@ -94,13 +96,13 @@ func (s *intakeStage) answered(e *streams.Entry) error {
 	}
 	if t := s.trims[e.Partition]; t != nil && t.ID == b.ID && b.Folded >= t.UpTo {
 		s.trims[e.Partition] = nil
-		s.syncing = true // a stand-by must also have its state on disk
+		s.syncing = true // a stand-by syncs its state here, because the trim needs the states of all processes on disk
 	}
 	return nil
 }
 
 // add publishes an entry that no message asks for. at is the last ledger sequence that was read before the decision,
-// and waiting is what s.waiting was before the decision.
+// and waiting is the value that s.waiting had before the decision.
 func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 	waiting [streams.Partitions][]*streams.Entry) error {
 	if !s.active[p] {

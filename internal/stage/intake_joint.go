@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// This file has the side of the intake stage in a joint frame: it decides which proposals get a frame of their own with
-// all answers, and publishes the frame.
+// This file has ingest's part in joint frames. Ingest decides which proposals get a frame of their own with all
+// answers, and publishes the frame.
 
 // joins reports whether to decide a proposal jointly. If not, it returns the reason.
 func (s *intakeStage) joins(q *queued) (Alone, bool) {
@@ -32,7 +32,7 @@ func (s *intakeStage) joins(q *queued) (Alone, bool) {
 	return 0, true
 }
 
-// countAlone counts the proposals of a batch that are not decided jointly.
+// countAlone counts the proposals of a batch, which are not decided jointly for the reason why.
 func (s *intakeStage) countAlone(why Alone, batch ...*queued) {
 	if s.cfg.Joint == nil {
 		return
@@ -44,7 +44,8 @@ func (s *intakeStage) countAlone(why Alone, batch ...*queued) {
 	}
 }
 
-// readOn folds the ledger messages that have arrived. Without them, the server would refuse the decision.
+// readOn folds the ledger messages that have already arrived. If they stayed unread, the decision would expect too
+// early an end of the ledger, and the server would refuse it.
 func (s *intakeStage) readOn(ctx context.Context) error {
 	if len(s.ledger.msgs) == 0 {
 		return nil
@@ -58,8 +59,9 @@ func (s *intakeStage) readOn(ctx context.Context) error {
 	return s.commitFolded()
 }
 
-// isOtherGroup reports whether a stage is a sentinel group that another process runs. The group's credential may cover
-// only ingest's own subject. So proposals are published there while the group exists.
+// isOtherGroup reports whether a stage is a sentinel group that another process runs. The group's credential may allow
+// it to read only ingest's own subject, and not joint frames. So proposals are not decided jointly while such a group
+// exists.
 func (s *intakeStage) isOtherGroup(stage string) bool {
 	_, ok := streams.SentinelGroup(stage)
 	return ok && s.cfg.Joint != nil && !slices.Contains(s.cfg.Joint.names, stage)
@@ -79,8 +81,8 @@ func (s *intakeStage) noteOtherGroup(p int, stage string) {
 	}
 }
 
-// together decides a proposal jointly. If a stage does not take part, it publishes ingest's entry alone. asked is the
-// question to the other stages.
+// together decides a proposal jointly. If a stage does not take part, it publishes only ingest's entry. asked is the
+// request that asks the other stages whether they take part.
 func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *question) error {
 	f := s.newOutgoing()
 	f.end = s.known
@@ -107,7 +109,7 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *ques
 		case why == AloneGroup:
 			s.waited[e.Partition] = speculationPause
 		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes:
-			// Some stages had folded the proposal, and have to drop it.
+			// Some stages had already folded the proposal and must drop it. So decide the next proposals separately.
 			s.pauseLeft = speculationPause
 		}
 		s.countAlone(why, batch...)
@@ -128,7 +130,7 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *ques
 	if f.err == nil {
 		if q.offer != nil {
 			q.offer.conclude(own.Src)
-			goruntime.Gosched() // let the sender answer its client before the stages go on
+			goruntime.Gosched() // let the goroutine that offered the proposal answer its client before the stages go on
 		}
 	}
 	r.end(f.err == nil)
@@ -203,8 +205,8 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 
 // findOpen sets unsure for the partitions in which another process may still publish a joint frame. That is possible if
 // the last entry on ingest's own subject has streams.HeaderOpen, because the process that wrote the entry may still
-// run. If the last message there is not a valid entry, such an entry may be before it. findOpen also records the
-// partitions in which sentinel groups of other processes write.
+// run. findOpen skips messages on that subject that are not valid entries. findOpen also records the partitions in
+// which sentinel groups of other processes write.
 func (s *intakeStage) findOpen(ctx context.Context) error {
 	if s.cfg.Joint != nil {
 		err := Patiently(ctx, s.log, "which sentinel groups wrote to the ledger",
@@ -281,7 +283,7 @@ func (s *intakeStage) claim(ctx context.Context, p int) (bool, error) {
 		return false, err
 	}
 	if s.cursors[p].own == own || !s.active[p] {
-		return false, nil // another process added an entry first, or the server does not answer
+		return false, nil // another process added an entry first, or the server does not answer; try again later
 	}
 	if err := s.foldTo(ctx, s.cursors[p].own); err != nil {
 		return false, err

@@ -55,7 +55,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	if seq <= c.own {
 		return nil // published by this process
 	}
-	// Another process of this stage wrote it, or this process before a restart.
+	// These are entries of ingest that another process wrote, or that this process wrote before a restart.
 	for i := range entries {
 		if err := s.fromOther(&entries[i]); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	return nil
 }
 
-// fromOther folds an entry of ingest that this process did not decide on.
+// fromOther folds an entry of ingest on which this process did not decide since its start.
 func (s *intakeStage) fromOther(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
 	if err := s.applyWaiting(e.Partition, e.At); err != nil {
@@ -76,7 +76,8 @@ func (s *intakeStage) fromOther(e *streams.Entry) error {
 		return err
 	}
 	c.src, c.folded = e.Src, max(c.folded, e.At)
-	if !s.decided[e.Partition].has(e.Src) { // an entry that no message asks for repeats the input of the entry before it
+	// No message asked for an entry that names an input already decided: it repeats the input of the entry before it.
+	if !s.decided[e.Partition].has(e.Src) {
 		s.decided[e.Partition].add(e.Src)
 		s.prune(e.Partition, e.Src)
 	}
@@ -85,7 +86,7 @@ func (s *intakeStage) fromOther(e *streams.Entry) error {
 
 func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	if e.Type == streams.TypeSecured && e.Stage == s.cfg.Name {
-		return s.answered(e) // for the retention stage; the fold does not use it
+		return s.answered(e) // this entry is for the retention stage; the fold does not use it
 	}
 	if e.Type == streams.TypeClaim {
 		return nil
@@ -167,8 +168,8 @@ func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
 	return s.commitFolded()
 }
 
-// commitFolded commits all partitions, with the last read entry as their cursor. Entries of other stages that wait are
-// recorded in the store, because the cursor no longer leads to them.
+// commitFolded commits all partitions, with the last read entry as their cursor. Waiting entries of other stages are
+// recorded in the store, because a restart reads the ledger only from the cursor on and would miss them.
 func (s *intakeStage) commitFolded() error {
 	s.settle()
 	for _, p := range s.cfg.Partitions {
@@ -180,8 +181,8 @@ func (s *intakeStage) commitFolded() error {
 	return s.commit()
 }
 
-// settle raises the position up to which every input of a partition is decided: to just before the oldest queued
-// message, or to the last read message if none is queued.
+// settle records for each partition that every input before the oldest queued message is decided, or, if no message is
+// queued, every input up to the last message that was read.
 func (s *intakeStage) settle() {
 	heads := s.heads()
 	for _, p := range s.cfg.Partitions {
@@ -255,7 +256,7 @@ func (s *intakeStage) loadWaiting(ctx context.Context) error {
 	return nil
 }
 
-// takenIn returns the ledger sequence up to which the committed state of a partition has every entry.
+// takenIn returns the last ledger sequence such that the committed state of a partition includes every entry up to it.
 func (s *intakeStage) takenIn(p int) uint64 {
 	if f := s.waiting[p]; len(f) > 0 {
 		return min(s.saved[p].folded, f[0].Seq-1)
@@ -263,12 +264,12 @@ func (s *intakeStage) takenIn(p int) uint64 {
 	return s.saved[p].folded
 }
 
-// answerTail is how long a query waits for the server to say where the ledger ends.
+// answerTail is the maximum time for which a query waits until the server says where the ledger ends.
 const answerTail = time.Second
 
 // answer runs a query. The query sees the state with which ingest would decide on the next message. The ledger is
-// folded to its end first, so that the answer reflects every published verdict. Afterwards the additional changes are
-// discarded.
+// folded to its end first, so that the answer reflects every published verdict. After the query, the changes that
+// answer made to the state for it are discarded.
 func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	short, cancel := context.WithTimeout(ctx, answerTail)
 	tail, err := s.tail(short, q.Partition)
@@ -328,15 +329,16 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 // known.
 func (s *intakeStage) tail(ctx context.Context, p int) (uint64, error) {
 	m, err := lastOn(ctx, s.js, streams.LedgerFilter(p))
-	// If the last entry is ingest's own, earlier entries may still be unread, because ingest may have decided on it
-	// before reading them.
+	// If the last entry is ingest's own, entries before it may still be unread, because ingest may have made it before
+	// reading them.
 	if err != nil || m == nil || m.Sequence == s.cursors[p].own && s.read+1 >= m.Sequence {
 		return 0, err
 	}
 	return m.Sequence, nil
 }
 
-// knows records that this process published the entry seq. It extends known if no unread entry is between.
+// knows records that this process published the entry with sequence seq. If known is just before seq, it raises known
+// to seq.
 func (s *intakeStage) knows(seq uint64) {
 	if seq == s.known+1 {
 		s.known = seq

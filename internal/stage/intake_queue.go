@@ -14,30 +14,30 @@ import (
 	"lazaret/streams"
 )
 
-// intakeQueue is the maximum number of messages in memory. It is higher than streams.IntakePerSubject. So if one
-// subject is full, messages of other projects behind its messages are still read.
+// intakeQueue is the maximum number of queued messages. It is higher than streams.IntakePerSubject, the maximum number
+// of messages on one subject. So even if one subject is full, messages of other projects behind them are read.
 const intakeQueue = 32 << 10
 
 // queued is an event that waits for its decision, or a batch that is not opened yet. A batch is opened when its turn
-// comes. Until then it counts as one message. So the batches of one agent do not fill the queue.
+// comes. Until then it counts as one message. So one agent's batches do not fill the queue with their events.
 type queued struct {
 	msg   *Message
 	since time.Time // wall clock time at which it was queued
 	line  *line
 	size  int  // bytes that the event takes in the intake
-	lean  bool // its data and headers are not in memory, and are read again for the decision
+	lean  bool // set if the event's data and headers are not in memory; they are read again when it is decided
 	// weight is the size of the whole stored message if this is the message's last undecided event, else 0.
 	weight int
 	why    *streams.RejectError // set if the event was shed: it is rejected without its data
 	events int                  // number of events if it is a batch, else 0
 	left   int                  // number of these events that are undecided
-	parsed []streams.BatchEvent // these events, unless they would need too much memory
+	parsed []streams.BatchEvent // the events of a batch, unless they would need too much memory
 	offer  *Offer               // set if it is an offered proposal, which is not in the intake
 }
 
 // lineKey identifies a line, a queue of messages (see line). Control messages that concern no single project are in a
-// line of their own for each partition, with an empty project. The messages that are shed also have one line per
-// partition.
+// line of their own for each partition, with an empty project. Shed messages, which are rejected because ingest has no
+// room for them, also have a line of their own for each partition.
 type lineKey struct {
 	partition int
 	project   string
@@ -49,11 +49,11 @@ type lineKey struct {
 type line struct {
 	lineKey
 	queue    []*queued
-	inFlight int // number of messages at the front that are decided and not known to be in the ledger
+	inFlight int // number of messages at the front of the line that are decided, but not known to be in the ledger
 }
 
-// commands reports whether this is the line of control messages that concern a whole partition. Messages of the
-// partition that arrived after such a control message are decided after it.
+// commands reports whether this is the line of control messages that concern a whole partition. Other messages of the
+// partition that arrived after a control message of this line are decided after it.
 func (l *line) commands() bool { return l.project == "" && !l.shed }
 
 // strays is the project of the line for messages whose subject names no valid project.
@@ -76,7 +76,7 @@ func (s *intakeStage) waits() bool {
 	return slices.ContainsFunc(s.turns, func(l *line) bool { return s.active[l.partition] && len(l.queue) > 0 })
 }
 
-// heads returns the oldest queued message of each partition.
+// heads returns the oldest queued message of each partition, or nil for a partition without one.
 func (s *intakeStage) heads() (heads [streams.Partitions]*queued) {
 	for _, l := range s.turns {
 		if len(l.queue) == 0 {
@@ -99,7 +99,7 @@ func (s *intakeStage) arriving() <-chan jetstream.Msg {
 	return s.in.msgs
 }
 
-// take queues a message, and all messages that have arrived after it.
+// take queues a message, and then all further messages that have already arrived.
 func (s *intakeStage) take(m jetstream.Msg) error {
 	for {
 		if err := s.enqueue(m); err != nil {
@@ -123,8 +123,8 @@ func (s *intakeStage) drainIntake() error {
 	}
 }
 
-// smallEvent is an average size in bytes of a batch's events. The parsed events of a waiting batch stay in memory only
-// if their average size is at least this.
+// smallEvent is an average size in bytes of a batch's events. The parsed events of an unopened batch stay in memory
+// only if their average size is at least smallEvent. Parsed smaller events need too much memory.
 const smallEvent = 256
 
 func (s *intakeStage) enqueue(m jetstream.Msg) error {
@@ -134,7 +134,8 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	}
 	a, bad := streams.ParseIntake(m.Subject())
 	seq := md.Sequence.Stream
-	defer func() { s.seen = seq }() // only after the events are queued, see settle
+	// Set only after the events are queued, because settle takes messages up to seen that are not queued as decided.
+	defer func() { s.seen = seq }()
 	if !s.mine[a.Partition] || seq < position.Sequence(s.decided[a.Partition].low) {
 		return nil
 	}
@@ -146,7 +147,7 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	events := s.undecidedOf(q, all)
 	if len(events) == 0 {
 		if q.weight >= bulky {
-			s.deletions.add(seq) // it was to be deleted before a restart
+			s.deletions.add(seq) // it was decided before a restart and its deletion was not finished
 		}
 		return nil
 	}
@@ -177,7 +178,7 @@ func (s *intakeStage) push(events ...*queued) {
 }
 
 // undecidedOf returns those of the events of a queued message that are undecided. The last one gets the message's
-// weight.
+// weight, so that the message counts as decided with it.
 func (s *intakeStage) undecidedOf(q *queued, events []*Message) (undecided []*queued) {
 	for _, e := range events {
 		if !s.decided[e.Address.Partition].has(e.Position()) {
@@ -235,7 +236,7 @@ func storedSize(m *Message) int {
 }
 
 // assign sets q.line of each event to l. While the queued data takes fewer than room bytes, the data of the events
-// stays in memory. Beyond that, the data of events larger than leanFrom is dropped.
+// stays in memory. Once the queued data takes that many bytes, the data of events larger than leanFrom is dropped.
 func (s *intakeStage) assign(events []*queued, l *line, room int) {
 	for _, q := range events {
 		q.line = l
@@ -261,7 +262,7 @@ func (s *intakeStage) lineFor(k lineKey) *line {
 	return l
 }
 
-// eventsOf returns the events of a message: the events of a batch, or the message itself.
+// eventsOf returns the events of a message as messages: the events of a batch, or only m if m is not a batch.
 func eventsOf(m *Message) []*Message { return eachOf(m, batchOf(m)) }
 
 // batchOf returns the events of a message if it is a valid batch. If it is an invalid batch, batchOf sets m.Bad.
@@ -289,7 +290,7 @@ func eachOf(m *Message, events []streams.BatchEvent) []*Message {
 	return all
 }
 
-// unqueue removes the message at index i from a line, because it is decided.
+// unqueue removes the message at index i from a line, because the message is decided.
 func (s *intakeStage) unqueue(l *line, i int) {
 	q := l.queue[i]
 	if i == 0 {
@@ -309,7 +310,7 @@ func (s *intakeStage) unqueue(l *line, i int) {
 	}
 }
 
-// prune removes the message at a position from its line, because the ledger has a decision on it already: that of
+// prune removes the message with position input from its line, because the ledger has a decision on it already: that of
 // another process, or of this process before a restart. The message need not be at the front, because another process
 // may have shed messages out of order.
 func (s *intakeStage) prune(p int, input uint64) {
@@ -341,11 +342,11 @@ func (s *intakeStage) resetInFlight() {
 	}
 }
 
-// load reads the data of messages that were queued without data. It returns false if the intake does not answer. The
-// messages then stay queued.
+// load reads the data of the messages in batch that were queued without data. If the intake does not answer, it returns
+// false, and the messages stay queued.
 //
-// A stored batch is read once for all its events: for those in batch, and for those behind them in the line while there
-// is room.
+// A stored batch is read once for all its events. So load also sets the data of the events behind those in batch in the
+// line, while there is room.
 func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	var seq uint64
 	var events []*Message // of the message that was read last
@@ -383,7 +384,7 @@ func (s *intakeStage) reread(ctx context.Context, m *Message) (events []*Message
 	return eventsOf(&whole), true
 }
 
-// loadBehind sets the data of q and of the events behind it that are from the same message, while there is room.
+// loadBehind sets the data of q and of the events behind q that are from the same message, while there is room.
 func (s *intakeStage) loadBehind(q *queued, events []*Message) {
 	from, _ := slices.BinarySearchFunc(q.line.queue, q.msg.Position(), at)
 	for _, b := range q.line.queue[from:] {
@@ -408,7 +409,7 @@ func (s *intakeStage) fill(q *queued, events []*Message) {
 	s.held += q.size
 }
 
-// at compares the position of a queued message with p.
+// at compares the position of a queued message with position p.
 func at(q *queued, p uint64) int { return position.Compare(q.msg.Position(), p) }
 
 // undecided returns the lines that have undecided messages in partitions in which this process is active. Lines with
@@ -435,8 +436,8 @@ func (s *intakeStage) undecided() []*line {
 }
 
 // next returns the next batch of undecided messages: first the messages that are shed, then an equal share of messages
-// and bytes from each line. If the bytes do not suffice for one message of each line, the first line that got none
-// comes first the next time.
+// and bytes from each line. If the maximum size of a batch does not suffice for one message of each line, the first
+// line that got none comes first in the next batch.
 //
 // Control messages that concern a whole partition come first. If one must wait for the next batch, messages that
 // arrived after it wait too.
@@ -447,7 +448,7 @@ func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool
 	lines := s.undecided()
 	shed := s.sheds()
 	var batch []*queued
-	var fence [streams.Partitions]*queued // by partition: the first control message that must wait
+	var fence [streams.Partitions]*queued // By partition: the first control message that must wait for the next batch
 	var waiting *line                     // the first line that got no message
 	size := 0
 	for _, l := range lines {

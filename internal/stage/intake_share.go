@@ -17,8 +17,8 @@ type backlog struct {
 	bytes map[sender]int64
 }
 
-// over returns why a message of size bytes does not fit into its agent's share of the intake, or "" if it fits. Any
-// message fits if the agent has nothing queued.
+// over returns the reason why a message of size bytes does not fit into its agent's share of the intake, or "" if the
+// message fits. If the agent has nothing queued, any message fits.
 func (b *backlog) over(a sender, size int) string {
 	n := b.bytes[a]
 	if n == 0 || n+int64(size) <= b.most {
@@ -51,10 +51,11 @@ func (s *intakeStage) shed(events []*queued, reason string) {
 	}
 }
 
-// proposal reports whether the event is a proposal that must be decided with the current end of the ledger.
+// proposal reports whether the event is a proposal that is not shed. Such an event must be decided with the ledger
+// folded to its current end.
 func (q *queued) proposal() bool { return q.why == nil && q.msg.Address.Kind.Proposal() }
 
-// sheds returns the undecided messages that are shed, at most one batch.
+// sheds returns the undecided messages that were shed, up to the size of one batch.
 func (s *intakeStage) sheds() (batch []*queued) {
 	for p := range streams.Partitions {
 		if l := s.lines[lineKey{partition: p, shed: true}]; l != nil && s.active[p] && !s.unsure[p] {

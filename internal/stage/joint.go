@@ -27,8 +27,8 @@ import (
 // A stage takes part only if it has folded the whole ledger and has nothing to publish.
 type Joint struct {
 	// Elsewhere, if set, reports whether a sentinel group may run outside of this process. The credential of such a
-	// group may cover only ingest's own subject, so that it cannot read joint frames. While Elsewhere returns true,
-	// nothing is decided jointly. Ingest calls it for each proposal.
+	// group may allow it to read only ingest's own subject, and not the subject of joint frames. While Elsewhere
+	// returns true, nothing is decided jointly. Ingest calls it for each proposal.
 	Elsewhere func() bool
 
 	// Offers is set if the front of this process may pass proposals to ingest without the intake. That requires that
@@ -50,7 +50,7 @@ type Joint struct {
 }
 
 const (
-	// jointWait is how long ingest waits for the other stages to say that they take part.
+	// jointWait is how long ingest waits for the other stages to say whether they take part.
 	jointWait = 5 * time.Millisecond
 	// jointFresh is the maximum age of a proposal that is decided jointly. The entries of a joint frame have the
 	// proposal's time, so their time is at most this old.
@@ -68,7 +68,7 @@ type Alone int
 // The reasons.
 const (
 	AloneLoad   Alone = iota // several messages were decided at once, or speculation is paused
-	AloneClaim               // another process may still publish a joint frame: see claim
+	AloneClaim               // another process may still publish a joint frame in the partition: see claim
 	AloneGroup               // a sentinel group runs outside of this process, or the verdict has to wait for such a group
 	AloneTime                // the proposal was older than jointFresh, or the clock was set back
 	AloneBehind              // a stage had not folded the whole ledger, or had entries to publish
@@ -124,7 +124,7 @@ type call struct {
 	partition int
 	end       uint64                // sequence at which the ledger ends
 	turns     chan []*streams.Entry // from ingest: entries to fold
-	replies   chan answers          // from the stage: first whether it takes part, then its answers to each turn
+	replies   chan answers          // from the stage: first whether it takes part, then its answers in each turn
 	stored    chan bool             // from ingest, once, at the end: whether the entries are in the ledger
 }
 
@@ -141,7 +141,7 @@ type round struct {
 	calls     []*call
 	entries   []*streams.Entry // the proposal's entry and all answers so far
 	size      int              // size of their bodies in bytes
-	folded    []int            // for each call, the number of entries that its stage has folded
+	folded    []int            // for each call, the number of the round's entries that its stage has folded
 }
 
 // question is a round before its proposal is decided: the other stages are asked whether they take part.
@@ -176,8 +176,8 @@ func (a *question) cancel() {
 	a.round.end(false)
 }
 
-// decide lets the other stages answer a proposal. It returns nil and the reason if there is no joint decision.
-// Otherwise the caller must call round.end.
+// decide lets the other stages answer a proposal. If they do not decide it jointly, it returns nil and the reason. If
+// it returns a round, the caller must call the round's end method.
 func (a *question) decide(ctx context.Context, proposal *streams.Entry) (*round, Alone) {
 	<-a.done
 	r, why, ok := a.round, AloneBehind, a.ok
@@ -300,12 +300,12 @@ func (r *round) end(stored bool) {
 	}
 }
 
-// errUnsure reports that a joint frame may be in the ledger, or may be stored later.
+// errUnsure reports that it is unknown whether a joint frame is in the ledger or may still be stored later.
 var errUnsure = errors.New("a joint frame may be in the ledger, or may be stored later")
 
 // jointMsg returns the message with the entries of a joint frame. The server stores it only if the ledger ends with
-// sequence end, and if fence is the last sequence on ingest's own subject. jointMsg returns an error if no reader would
-// accept the entries.
+// sequence end, and if the last message on ingest's own subject has the sequence fence. If the entries are not valid,
+// so that no reader would accept them, jointMsg returns an error.
 func jointMsg(entries []*streams.Entry, end, fence uint64) (*nats.Msg, error) {
 	first := entries[0]
 	f := streams.JointFrame(entries, first.Time)
@@ -319,8 +319,8 @@ func jointMsg(entries []*streams.Entry, end, fence uint64) (*nats.Msg, error) {
 	return m, nil
 }
 
-// publish adds a joint frame to the ledger. seq is the sequence that it must get. If the error is errBehind, the frame
-// is certainly not in the ledger.
+// publish adds a joint frame to the ledger. seq is the sequence that the frame must get; another one is an error. If
+// the error is errBehind, the frame is certainly not in the ledger.
 func (j *Joint) publish(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ack, err := j.pub.request(ctx, m)
 	switch {
@@ -329,8 +329,10 @@ func (j *Joint) publish(ctx context.Context, m *nats.Msg, seq uint64) error {
 	case err == nil:
 		err = fmt.Errorf("the ledger has a joint frame at %d, expected at %d", ack.Sequence, seq)
 	case isFenceError(err):
-		return errBehind // the message was sent only once, so it did not fail because an earlier attempt had stored it
+		// The message was sent only once, so the server did not refuse it because an earlier attempt had stored it.
+		return errBehind
 	}
-	// It is unknown whether the message is stored: a leader may refuse it after it has passed it on to other servers.
+	// It is unknown whether the message is stored. In a cluster, the leader may answer with a refusal although other
+	// servers already have the message.
 	return errors.Join(errUnsure, err)
 }

@@ -61,7 +61,7 @@ func (a *acting) send(project string, kind streams.Kind, data string) uint64 {
 	return ack.Sequence
 }
 
-// decided waits until the ledger has a verdict on each proposal, and returns the ledger.
+// decided waits until the ledger has a verdict for each proposal that was sent, and returns the ledger's entries.
 func (a *acting) decided() []streams.Entry {
 	a.t.Helper()
 	var ledger []streams.Entry
@@ -78,7 +78,7 @@ func (a *acting) decided() []streams.Entry {
 	return ledger
 }
 
-// act has one proposal decided, and returns the ledger.
+// act sends a proposal, waits for its verdict, and returns the ledger's entries.
 func (a *acting) act(project string) []streams.Entry {
 	a.t.Helper()
 	a.send(project, streams.KindAct, fmt.Sprint(a.sent))
@@ -96,7 +96,7 @@ func joint(ledger []streams.Entry) (n int) {
 	return n
 }
 
-// tillJoint has proposals decided until one is decided jointly.
+// tillJoint sends proposals, one after another, until one is decided jointly. It returns the ledger's entries.
 func (a *acting) tillJoint(project string) []streams.Entry {
 	a.t.Helper()
 	for before := joint(a.srv.Ledger()); ; {
@@ -106,8 +106,9 @@ func (a *acting) tillJoint(project string) []streams.Entry {
 	}
 }
 
-// A proposal takes the long way if a joint decision cannot be published or would pass over somebody.
-// The verdict is the same.
+// Each case makes a joint decision impossible: the answers cannot share a message, or a sentinel group outside of the
+// process would be passed over. The proposal must then get its verdict from separate entries, and the reason must be
+// counted.
 func TestProposalsThatStagesDoNotDecideTogether(t *testing.T) {
 	t.Parallel()
 	group := streams.SentinelStage("a")
@@ -146,7 +147,8 @@ func TestProposalsThatStagesDoNotDecideTogether(t *testing.T) {
 			}
 			j.Elsewhere = func() bool { return c.elsewhere }
 			p := startFolds(t, a.srv, t.TempDir(), j, &others{assessor(), c.sentinel}, &others{judge(), c.arbiter})
-			for n := 1; p.in.Stats.Alone[c.why].Load() == 0; n++ { // a stage may be behind the first times
+			// A stage may be behind at first; then AloneBehind is counted.
+			for n := 1; p.in.Stats.Alone[c.why].Load() == 0; n++ {
 				a.send(project, streams.KindAct, "x")
 				natstest.Eventually(t, time.Minute, "an answer of the arbiter", func() bool {
 					said := 0
@@ -165,8 +167,8 @@ func TestProposalsThatStagesDoNotDecideTogether(t *testing.T) {
 	}
 }
 
-// A group that has written nothing for long no longer exists, although its last entry stays in the
-// ledger. If it writes again, it counts.
+// A sentinel group that has written nothing for longer than the retirement age must not prevent joint decisions,
+// although its last entry is in the ledger. Once the group writes again, it must prevent them.
 func TestAGroupThatWasRetiredDoesNotEndJointDecisions(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -202,7 +204,7 @@ func TestAGroupThatWasRetiredDoesNotEndJointDecisions(t *testing.T) {
 	})
 }
 
-// lasting counts how often a fold lost what it holds in memory.
+// lasting is a fold that counts how often it lost its data in memory, which Reset drops.
 type lasting struct {
 	*others
 	lost atomic.Int64
@@ -213,7 +215,8 @@ func (l *lasting) Reset() {
 	l.others.Reset()
 }
 
-// A stage that was called keeps its indexes if another one does not take part.
+// One stage never takes part, so no joint decision comes about. A stage that was asked but has folded nothing must keep
+// its indexes.
 func TestAStageThatFoldedNothingKeepsItsIndexes(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -235,7 +238,8 @@ func TestAStageThatFoldedNothingKeepsItsIndexes(t *testing.T) {
 	}
 }
 
-// After a proposal whose answers are too large, stages do not fold the next ones only to drop them.
+// After a proposal whose answers are too large for a joint frame, the next 15 proposals must be decided separately.
+// Otherwise the stages would fold each one only to drop it again.
 func TestAnswersThatAreTooLargeDelayTheNextJointDecision(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -259,8 +263,8 @@ func TestAnswersThatAreTooLargeDelayTheNextJointDecision(t *testing.T) {
 	}
 }
 
-// The entries of a joint frame have the time at which the proposal came. An old one would have old
-// answers.
+// The entries of a joint frame have the time at which the proposal came. So a proposal older than jointFresh must be
+// decided separately: otherwise its answers would have an old time.
 func TestAnOldProposalIsNotDecidedTogether(t *testing.T) {
 	t.Parallel()
 	a, dir := newActing(t), t.TempDir()
@@ -288,7 +292,8 @@ func TestAnOldProposalIsNotDecidedTogether(t *testing.T) {
 	}
 }
 
-// Times do not go back in the ledger, although joint frames have the times at which proposals came.
+// The entries of joint frames have the times at which proposals came. Still, no ledger entry may have an earlier time
+// than the entry before it.
 func TestTimesOfJointFramesDoNotGoBack(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -311,7 +316,7 @@ func TestTimesOfJointFramesDoNotGoBack(t *testing.T) {
 	}
 }
 
-// gate is a judge that waits before it answers.
+// gate is an arbiter's fold that waits before an answer, while its field closed is set.
 type gate struct {
 	*answering
 	closed  atomic.Bool
@@ -327,7 +332,8 @@ func (g *gate) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	return g.answering.Step(st, e)
 }
 
-// A stage that ends in the middle of a joint decision does not hold the others.
+// A sentinel is stopped in the middle of a joint decision. Ingest and the arbiter must continue, and the ledger must be
+// as a replay gives it.
 func TestAStageThatEndsInTheMiddleOfAJointDecision(t *testing.T) {
 	t.Parallel()
 	a, dir := newActing(t), t.TempDir()
@@ -353,7 +359,7 @@ func TestAStageThatEndsInTheMiddleOfAJointDecision(t *testing.T) {
 	replayed(t, a.decided(), "alpha", a.sent+1)
 }
 
-// blocking is an ingest that waits in its first decision.
+// blocking is a fold of ingest that waits in its next decision.
 type blocking struct {
 	proposing
 	wait atomic.Pointer[func()]
@@ -366,8 +372,8 @@ func (b *blocking) Admit(st *stage.State, m *stage.Message) (*stage.Admission, e
 	return b.proposing.Admit(st, m)
 }
 
-// A process decides nothing in a partition in which another one may publish joint frames before it has
-// written a claim there, whenever it learns of the other.
+// Another process may publish joint frames in a partition. A process must decide nothing there before it has written a
+// claim there. That must hold whether it learns of the other process at its start or later.
 func TestNothingIsDecidedBeforeAClaim(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -377,7 +383,7 @@ func TestNothingIsDecidedBeforeAClaim(t *testing.T) {
 			projects[p], n = fmt.Sprint("p", i), n+1
 		}
 	}
-	// rival writes entries as a process that may publish joint frames.
+	// rival writes entries of ingest as another process that may publish joint frames.
 	rival := func(partitions []string) {
 		for _, project := range partitions {
 			e := streams.Entry{Partition: streams.PartitionOf(project), Stage: streams.StageIngest, Type: streams.TypeObservation,
@@ -431,8 +437,9 @@ func TestNothingIsDecidedBeforeAClaim(t *testing.T) {
 	}
 }
 
-// A message that is not an entry, such as an acknowledgement that an agent steers to the ledger, does
-// not hide the entry before it from a process that starts.
+// The last entry of ingest says that another process may publish joint frames. After it comes a message that is not an
+// entry, such as an acknowledgement that an agent directed to the ledger. A process that starts must still find the
+// entry and write a claim first.
 func TestAMessageThatIsNoEntryHidesNoProcessWithJointFrames(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -464,7 +471,8 @@ func TestAMessageThatIsNoEntryHidesNoProcessWithJointFrames(t *testing.T) {
 	}
 }
 
-// A joint frame that ingest did not publish, while no other process may, is reported.
+// The ledger gets a joint frame that ingest did not publish, at a time when no other process may publish one. Ingest
+// must count it as diverged.
 func TestAForgedJointFrameIsReported(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -491,7 +499,7 @@ func TestAForgedJointFrameIsReported(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "a report", func() bool { return p.in.Stats.Diverged.Load() == 1 })
 }
 
-// erasing is an ingest that also writes statements.
+// erasing is an ingest that also writes erasure statements.
 type erasing struct{ proposing }
 
 func (f *erasing) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
@@ -501,8 +509,8 @@ func (f *erasing) Admit(st *stage.State, m *stage.Message) (*stage.Admission, er
 	return f.proposing.Admit(st, m)
 }
 
-// A stage without state knows what it answered in joint frames, and does not answer anew when entries
-// before them are gone.
+// Some entries of a joint frame are erased. A stage that starts without a state must know from the joint frames that
+// are left what it has answered. It must not publish the answers again.
 func TestAStageWithoutStateKnowsWhatItAnsweredInJointFrames(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -521,7 +529,7 @@ func TestAStageWithoutStateKnowsWhatItAnsweredInJointFrames(t *testing.T) {
 	p.in.stop()
 	p.in = start(t, stage.Config{Name: streams.StageIngest, Conn: a.srv.Connect(), Dir: t.TempDir(), Joint: nil},
 		func(ctx context.Context, c stage.Config) error { return stage.RunIntake(ctx, c, new(erasing), nil) })
-	a.act("alpha") // stays, so that the ledger has its first entry
+	a.act("alpha") // this frame is not erased, so that the ledger keeps its first entry
 	after := len(a.srv.Ledger())
 	gone := a.act("alpha")[after].Seq
 	p.stop()
@@ -565,8 +573,8 @@ func TestAStageWithoutStateKnowsWhatItAnsweredInJointFrames(t *testing.T) {
 	}
 }
 
-// An agent can make the server publish its acknowledgement on a subject of the ledger. That makes no group, so joint
-// decisions go on.
+// An agent can make the server publish an acknowledgement on a sentinel group's subject of the ledger. That message
+// must not count as a sentinel group, so proposals must still be decided jointly.
 func TestAnAcknowledgementIsNoGroup(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -579,7 +587,7 @@ func TestAnAcknowledgementIsNoGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startFolds(t, a.srv, t.TempDir(), j, assessor(), judge())
-	for n := uint64(1); p.in.Stats.Joint.Load() == 0; n++ { // a stage may be behind the first times
+	for n := uint64(1); p.in.Stats.Joint.Load() == 0; n++ { // a stage may be behind at first
 		a.send("alpha", streams.KindAct, "x")
 		natstest.Eventually(t, time.Minute, "a decision", func() bool {
 			decided := p.in.Stats.Joint.Load()

@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// proposing is an echo whose entries are proposals.
+// proposing is an ingest that echoes messages. It makes a proposal's entry for each message of kind act.
 type proposing struct{ echo }
 
 func (p *proposing) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
@@ -41,8 +41,8 @@ func (p *proposing) Apply(st *stage.State, e *streams.Entry, decided any) error 
 	return st.Set([]byte("alerts"), binary.BigEndian.AppendUint64(nil, count(st, "alerts")+1))
 }
 
-// answering is a sentinel that answers each proposal, or an arbiter that answers each assessment.
-// Its answers depend on every entry that it has folded, and on a number outside State.
+// answering is a sentinel that answers each proposal, or an arbiter that answers each assessment. Each answer depends
+// on every entry that the stage has folded, and on a number that is kept in memory, outside State.
 type answering struct {
 	on, as streams.Type
 	memory map[int]uint64 // number of answers by partition
@@ -133,8 +133,8 @@ func startFolds(t *testing.T, srv *natstest.Server, dir string, j *stage.Joint, 
 	}
 }
 
-// replayed checks that the ledger holds one entry of ingest for each message, and exactly the answers
-// that a fold of it gives.
+// replayed fails the test unless the ledger has one entry of ingest for each message, and exactly the answers that a
+// fold of the ledger gives. It returns the number of joint frames.
 func replayed(t *testing.T, ledger []streams.Entry, project string, messages int) (joint int) {
 	t.Helper()
 	p := streams.PartitionOf(project)
@@ -220,8 +220,8 @@ func replayed(t *testing.T, ledger []streams.Entry, project string, messages int
 	return joint
 }
 
-// Stages that decide together give the answers that a replay of the ledger gives, whenever one of
-// them is killed, and also beside a second process that takes over.
+// The stages of a process decide proposals jointly. Stages are killed at random, and a second process takes over at
+// times. The ledger must have exactly the answers that a replay gives.
 func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 	rounds := 12
 	if testing.Short() {
@@ -260,13 +260,13 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 			sent++
 		}
 		data := fmt.Sprint("message ", sent)
-		// Most proposals are offered to ingest. Some come right after another message.
+		// Most proposals are offered to ingest without the intake. Some are sent right after another message.
 		if rnd.IntN(8) == 0 {
 			publish("before " + data)
 		}
 		if kind == streams.KindAct && rnd.IntN(4) > 0 {
 			var o *stage.Offer
-			for n := 0; o == nil && n < 50; n++ { // ingest may be busy with the answer before
+			for n := 0; o == nil && n < 50; n++ { // ingest may still be busy with the answer to the proposal before
 				o = a.joint.Offer(streams.Address{Partition: streams.PartitionOf(project), Project: project, Agent: "agent",
 					Kind: kind}, &nats.Msg{Subject: subject, Data: []byte(data)})
 			}
@@ -286,8 +286,8 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		}
 		publish(data)
 	}
-	// entriesOf counts the entries of ingest. Offers that were declined after their entry was published do
-	// not count.
+	// entriesOf counts the entries of ingest and the proposals among them. Offers that ingest declined although their
+	// entry was published are subtracted.
 	entriesOf := func(ledger []streams.Entry) (ins, acts int) {
 		declined = 0
 		for _, e := range ledger {
@@ -333,7 +333,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 				<-heard // most callers wait for their answer
 			}
 			if rnd.IntN(60) == 0 {
-				// Kill one stage, or all, in the middle.
+				// Kill one stage, or all of them, in the middle of the work.
 				if k := rnd.IntN(4); k < 3 {
 					a.all()[k].stop()
 				} else {
@@ -375,7 +375,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 			dirs[0] = t.TempDir() // fold all of it again
 		}
 	}
-	// On a slow machine few decisions are joint so far.
+	// On a slow machine, few proposals have been decided jointly until now. Go on until enough have.
 	for a = startPipeline(t, srv, dirs[0], true); joint(srv.Ledger()) < 50 || len(offers) < 20; {
 		for len(heard) > 0 {
 			<-heard
@@ -423,7 +423,8 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		joint, together, len(offers), offered, declined, alone)
 }
 
-// A joint frame depends on the fence of ingest's own subject, so none can follow a claim.
+// Another process writes a claim. The server stores a joint frame only if ingest's own subject has not changed, so it
+// must refuse every joint frame after the claim.
 func TestAClaimEndsTheJointFramesOfAnotherProcess(t *testing.T) {
 	const project = "alpha"
 	p := streams.PartitionOf(project)
@@ -453,7 +454,7 @@ func TestAClaimEndsTheJointFramesOfAnotherProcess(t *testing.T) {
 		return srv.Ledger()
 	}
 	a := startPipeline(t, srv, t.TempDir(), true)
-	var fence uint64 // of ingest's own subject, as the first process knows it
+	var fence uint64 // last sequence on ingest's own subject, as the first process knows it
 	for _, e := range send(1) {
 		if e.Stage == streams.StageIngest && !e.Joint {
 			fence = e.Seq
@@ -494,8 +495,9 @@ func TestAClaimEndsTheJointFramesOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// A claim names the input of the entry before it. A stand-by that holds the rest of a batch does not
-// take that input for another event, and decides the last one when it takes over.
+// A claim names the same input as the entry before it. Here that input is an event of a batch whose last event is
+// undecided. A stand-by must not take the claim for the decision of the last event. When the stand-by takes over, it
+// must decide that event.
 func TestAClaimAfterAnEventOfABatchHidesNoOtherEvent(t *testing.T) {
 	t.Parallel()
 	const project = "alpha"

@@ -32,13 +32,15 @@ type LedgerFold interface {
 	Reset()
 }
 
-// pending is an output that is not known to be in the ledger.
+// pending is an output that is waiting to be published, or whose entry has not been read back yet.
 type pending struct {
-	entry  *streams.Entry
-	live   []Live
-	note   any
-	since  time.Time // wall clock time at which it was decided or the fence was lost; used for takeover only
-	stored bool      // it is recorded in the store
+	entry *streams.Entry
+	live  []Live
+	note  any
+	// Wall clock time at which it was decided, or at which another process added an entry first; used only for
+	// takeovers.
+	since  time.Time
+	stored bool // it is recorded in the store
 }
 
 // ledgerStage is the loop of a LedgerFold. Only the loop uses its fields.
@@ -48,10 +50,10 @@ type ledgerStage struct {
 	outbox  [streams.Partitions][]*pending // by partition, in the order of inputs
 	active  [streams.Partitions]bool       // this process publishes in the partition
 	alarms  [streams.Partitions]alarm
-	checked bool // the ledger was checked for missing entries before the first publish
+	checked bool // set once the ledger was checked for missing entries, before the first publish
 	calls   <-chan *call
-	called  *call  // call that waits until the entries before it are folded, or nil
-	reached uint64 // last ledger sequence that was read, or folded as part of a joint frame
+	called  *call  // call to a joint decision that waits until this stage has folded the entries before it, or nil
+	reached uint64 // last ledger sequence that was read from the ledger or folded as part of a joint frame
 	dirty   int    // messages folded since the last commit
 }
 
@@ -72,7 +74,7 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 		s.active[p] = !r.cfg.Standby
 	}
 	fold.Reset()
-	// The ledger shows which outputs were published. The state may be older.
+	// The ledger shows which outputs were published. The stored state may be older than the ledger.
 	var own [streams.Partitions]*streams.Entry
 	var answered [streams.Partitions]uint64
 	for _, p := range r.cfg.Partitions {
@@ -212,7 +214,8 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 		}
 		if read > 0 {
-			// The reader serves all partitions, so partitions without messages are folded up to this sequence too.
+			// The reader delivers all partitions. So partitions without messages in this batch are also folded up to
+			// this sequence.
 			for _, p := range s.cfg.Partitions {
 				s.cursors[p].folded = max(s.cursors[p].folded, read)
 			}
@@ -223,8 +226,8 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 		}
 		if s.erasing || s.syncing {
-			// The entries that report dropped or synced state are published only after the commit that drops or syncs
-			// it.
+			// Some entries report that state was dropped or synced. Publish them only after the commit that drops or
+			// syncs the state.
 			if err := s.commit(); err != nil {
 				return err
 			}
@@ -239,7 +242,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 			return err
 		}
-		// A commit can wait: after a crash, entries whose changes were not committed are folded again.
+		// A commit can wait, because after a crash the stage folds entries again whose changes were not committed.
 		if s.dirty += len(buf); s.dirty >= commitEvery || s.dirty > 0 && ticked {
 			if err := s.commit(); err != nil {
 				return err
@@ -311,7 +314,7 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	s.stats.Entries.Add(1)
 	s.alarms[e.Partition].known = false
 	if out == nil || position.Compare(e.Position(), c.src) <= 0 || s.decided(e) {
-		return nil // no output, or it was added before a restart or a refold
+		return nil // the fold returned no output, or the output was published before a restart or a refold
 	}
 	if out, err = s.fitting(out, e.Position()); err != nil {
 		return err
@@ -461,8 +464,8 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
-		// The server is unavailable, or the ledger is full. The entries stay in the outbox, and the next flush
-		// publishes them.
+		// The server is unavailable, or the ledger is full. The entries stay in the outbox, and the next flush tries
+		// again.
 		s.stats.refused(err)
 		s.log.Warn("entries wait for the ledger", "waiting", len(batch)-n, "err", err)
 		return sleep(ctx, 200*time.Millisecond)
@@ -470,7 +473,8 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 }
 
 // standBy makes this process a stand-by in the partitions in which another process has added an entry. This process
-// reads that entry later. refused are the entries that were not published, and fences the sequences that were expected.
+// will read that entry. refused are the entries that the server did not store. fences has, for each partition, the
+// sequence that this process expected to be the last one.
 func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fences *[streams.Partitions]uint64) error {
 	var checked [streams.Partitions]bool
 	for _, e := range refused {
@@ -485,7 +489,7 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 			return sleep(ctx, 200*time.Millisecond)
 		}
 		if m == nil || m.Sequence == fences[p] {
-			continue // this partition's publish failed because of another partition's entry
+			continue // the server refused the whole publish because of an entry in another partition
 		}
 		s.active[p] = false
 		s.stats.FenceLost.Add(1)
@@ -501,21 +505,21 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 type alarm struct {
 	known bool // Timer was called since the last step
 	at    time.Time
-	due   *Output   // the entry to add; nil if there is no timer
+	due   *Output   // the entry to add once the timer has expired; nil if there is no timer
 	past  time.Time // wall clock time at which the timer was first found to be due
 	wrote time.Time // wall clock time at which this process last put due into the outbox
 }
 
-// timerRetry is how long a stage waits for its due entry to take effect before it adds another one. A due entry has no
-// effect if the server's clock is behind the stage's, so that its time stamp is before the timer's time.
+// timerRetry is how long a stage waits for its due entry to take effect before it adds another one. If the server's
+// clock is behind the stage's, the due entry may get a time stamp before the timer's time; then it has no effect.
 const timerRetry = 250 * time.Millisecond
 
 // timer puts the due entry of an expired timer into the outbox. The wall clock decides only when the entry is added.
 // Whether the entry has an effect is decided by ledger time when it is read back.
 //
 // A process that refolds calls no timer before it has read all inputs that the stage has answered. Otherwise its due
-// entry would name an earlier input than the entry before it. A later refold would then conclude that answers are
-// missing, and publish them again.
+// entry would name an earlier input than the stage's last entry in the ledger. A later refold would then conclude that
+// answers are missing, and publish them again.
 func (s *ledgerStage) timer(p int, now time.Time) error {
 	if s.cursors[p].folded < max(position.Sequence(s.cursors[p].src), s.erasures[p].upTo) {
 		return nil
@@ -552,7 +556,8 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 		return nil
 	}
 	a.wrote = now
-	// The due entry names the last folded input, or within a frame the last answered one if that is later.
+	// The due entry names the last folded input as its own. Within a frame, the last answered input may be later; then
+	// it names that one.
 	src := position.Later(s.cursors[p].folded, s.cursors[p].src)
 	due, err := s.fitting(a.due, src)
 	if err != nil {
@@ -565,8 +570,8 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 	return nil
 }
 
-// commit stores state, cursors and outbox together. If the cursor were committed before the outbox, a crash could lose
-// outputs.
+// commit stores state, cursors and outbox in one batch. If a crash came after the cursors were stored and before the
+// outbox was, outputs would be lost.
 func (s *ledgerStage) commit() error {
 	for _, p := range s.cfg.Partitions {
 		for _, b := range s.outbox[p] {
@@ -597,7 +602,8 @@ func (s *ledgerStage) loadOutbox() error {
 			if position.Compare(e.Src, s.cursors[p].src) <= 0 {
 				return true, s.store.delete(outboxKey(p, e.Src))
 			}
-			// An earlier version may have stored an output that is too large.
+			// An earlier version may have stored an output that is too large to be published. Replace it by a rejected
+			// entry.
 			out, err := s.fitting(&Output{Type: e.Type, Project: e.Project, Body: e.Body}, e.Src)
 			if err != nil {
 				return false, err

@@ -8,8 +8,7 @@ import (
 	"lazaret/streams"
 )
 
-// This file has the side of the ledger stages in a joint frame: a stage answers the intake stage before the ledger has
-// the frame.
+// This file has the ledger stages' part in joint frames. Such a stage answers ingest before the frame is in the ledger.
 
 // answerCall takes part in a joint decision, once the stage has folded every entry before it.
 func (s *ledgerStage) answerCall(ctx context.Context) error {
@@ -35,7 +34,7 @@ func (s *ledgerStage) answerCall(ctx context.Context) error {
 		return err
 	}
 	c.replies <- answers{ok: true}
-	defer close(c.replies) // so that ingest does not wait for a stage that has ended
+	defer close(c.replies) // so that ingest does not wait for an answer of this stage after the stage has ended
 	cursors := s.cursors
 	folded := 0
 	var made []*pending
@@ -104,8 +103,8 @@ func (s *ledgerStage) keepJoint(seq uint64, made []*pending) error {
 	return s.commit() // at once, so that the next proposal need not wait for the commit
 }
 
-// dropJoint drops the folded entries of a joint frame that was not stored. A stage that has folded none of them keeps
-// its indexes.
+// dropJoint drops the folded entries of a joint frame that was not stored. folded is the number of entries that the
+// stage has folded. If it is 0, nothing is dropped and the stage keeps its indexes.
 func (s *ledgerStage) dropJoint(p, folded int) error {
 	if folded == 0 {
 		return nil
