@@ -49,9 +49,8 @@ type Action struct {
 	// checks them.
 	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
 	Host          string                 `json:"host_verdict,omitzero"` // the host's verdict: allow, hold or deny
-	// Replaces is the id of a held proposal of the same agent, which this proposal edits. The hold
-	// is cancelled. A decision about the held proposal, such as an approval, does not apply to this
-	// one.
+	// Replaces is the id of a held proposal of the same agent, which this proposal edits. The hold of the replaced
+	// proposal is cancelled. A decision about that proposal, such as an approval, does not apply to this one.
 	Replaces string `json:"replaces,omitzero"`
 	// After is the last intake sequence that was acknowledged to the host before the agent proposed
 	// this action.
@@ -76,12 +75,12 @@ const MaxCatalogue = 128
 // MaxPreconditions is the maximum number of preconditions of an action.
 const MaxPreconditions = 16
 
-// Shown summarizes the texts that an agent was shown in a session. Delegation (policy section delegation) uses it to
-// decide whether an action is what the user wants.
+// Shown summarizes the texts that an agent was shown in a session. The policy section `delegation` uses it to decide
+// whether an action is what the user wants.
 type Shown struct {
 	Foreign int  `json:"foreign,omitzero"` // number of texts that came from neither the user nor the operator
 	Order   int  `json:"order,omitzero"`   // highest text.CommandScore of these texts
-	Unread  bool `json:"unread,omitzero"`  // rules could not read one of these texts completely
+	Unread  bool `json:"unread,omitzero"`  // set if rules could not read one of the session's texts completely
 	// Leans is set if an address or account in the arguments came from external content of the project, in any session,
 	// and the user never named it.
 	Leans bool `json:"leans,omitzero"`
@@ -144,7 +143,7 @@ type ActionEntry struct {
 	EntryHead
 	beliefs.Action
 	Args     jsontext.Value `json:"args,omitzero"`
-	Text     string         `json:"text,omitzero"` // the strings of the arguments, one per line
+	Text     string         `json:"text,omitzero"` // all strings in the arguments, one per line
 	Features text.Features  `json:"features,omitzero"`
 	Beliefs  []BeliefRef    `json:"beliefs,omitzero"` // cited by it or by its decision
 	Matched  string         `json:"matched,omitzero"` // policy entry that set the level; empty if none matched
@@ -152,9 +151,9 @@ type ActionEntry struct {
 	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
 	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
 	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
-	// Restored is set if the event's field after is not below the sequence of the event's own message. The host names
-	// in after a sequence that was acknowledged earlier, so this happens only if the intake was restored from an older
-	// copy. The action is then held.
+	// Restored is set if the event's field after is not below the sequence of the event's own message. after is a
+	// sequence that the intake acknowledged before, so it is normally below. If it is not, the intake was restored from
+	// an older copy, and the action is held.
 	Restored bool `json:"restored,omitzero"`
 	// Annotations are the annotations of the tool in its MCP catalogue that raise the action's level.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
@@ -164,12 +163,11 @@ type ActionEntry struct {
 	// Sources are the sources that the user named and that contain values of the call's arguments. They are
 	// set for an action of L3 or above.
 	Sources []intent.Grounds `json:"sources,omitzero"`
-	// Repeats is the id of an earlier proposal of the same call by the agent. No rule had a finding
-	// on the earlier proposal, and the user had said nearly the same words in its session as in
-	// this one.
+	// Repeats is the id of an earlier proposal of the same call by the same agent, or empty. No rule had a finding on
+	// the earlier proposal. In its session, the user had said nearly the same words as in this session.
 	Repeats string `json:"repeats,omitzero"`
-	// Catalogue is where the host took the tool from, as the action states it. Accepted is the
-	// level that a person signed for the tool in that catalogue.
+	// Catalogue is Action.Catalogue: where the host took the tool from. Accepted is the level that a person signed for
+	// the tool in that catalogue.
 	Catalogue string         `json:"catalogue,omitzero"`
 	Accepted  *beliefs.Level `json:"accepted,omitzero"`
 	// Loads are the files that the action writes and that agents or programs load by themselves, as the host states them.

@@ -7,8 +7,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// The JSON of a belief has all four axes, even if they have their zero values. So a reader can distinguish a candidate,
-// whose axes have these values, from a belief whose state is not given.
+// The JSON of a belief must have all four axes, even if they have their zero values. A candidate's axes have these
+// values. If they were left out, a reader could not tell a candidate from a belief whose state is not given.
 func TestABeliefAlwaysHasAllAxes(t *testing.T) {
 	const axes = `"axes":{"truth":"unverified","retrieval":"hidden","security":"clean","freshness":"fresh"}`
 	candidate := BeliefRef{ID: "b1", Found: true, Kind: beliefs.Content}

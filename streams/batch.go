@@ -23,11 +23,11 @@ const MaxBatch = 256
 // BatchEvent is one event of a batch.
 type BatchEvent struct {
 	ID   string
-	Data []byte       // the event's body, or the whole element if the element is not a valid event
+	Data []byte       // the event's body, or the whole array element if the element is not a valid event
 	Bad  *RejectError // why the element is not a valid event; nil if it is
 }
 
-// IsBatch reports whether a message with these headers is a batch of events.
+// IsBatch reports whether the headers of a message say that its body is a batch of events.
 func IsBatch(h map[string][]string) bool {
 	for name, values := range h {
 		if strings.EqualFold(name, HeaderContentType) && len(values) > 0 {
@@ -38,9 +38,9 @@ func IsBatch(h map[string][]string) bool {
 	return false
 }
 
-// ParseBatch reads a batch. Each element that is not a valid event is returned with Bad set.
-// ParseBatch returns an error if the message as a whole is not a batch of observations. The data of
-// the events are parts of body, which must not be changed.
+// ParseBatch reads a batch. Each element that is not a valid event is returned with Bad set. ParseBatch returns an
+// error if the message as a whole is not a batch of observations. The data of the events points into body, so body must
+// not be changed later.
 func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 	if kind != KindObs {
 		return nil, rejectf(CodeMalformed, "a batch may hold observations only: send %q events one by one",
@@ -143,8 +143,7 @@ func batchEvent(v []byte) BatchEvent {
 		if ValidID(e.ID) {
 			r.ID = e.ID
 		}
-		// The session is recorded although the element is not valid, so that further proposals of the session can be
-		// held.
+		// Record the session of this invalid element, so that later proposals of the session can be held.
 		if _, r.Session = peek(v); len(e.Data) > 0 {
 			_, r.Session = peek(e.Data)
 		}

@@ -13,7 +13,7 @@ func TestABatchIsReadEventByEvent(t *testing.T) {
 	const good = `{"specversion":"1.0","id":"a","source":"s","type":"t","data":{"content":"x"}}`
 	for name, c := range map[string]struct {
 		body string
-		want string // the ids of the events, with "!" for an invalid one
+		want string // the expected ids of the events; "!" stands for an element that is not a valid event
 	}{
 		"two":                   {"[" + good + "," + strings.Replace(good, `"a"`, `"b"`, 1) + "]", "a b"},
 		"base64":                {`[{"specversion":"1.0","id":"a","data_base64":"e30="}]`, "a"},
@@ -47,7 +47,7 @@ func TestABatchIsReadEventByEvent(t *testing.T) {
 	if _, bad := ParseBatch(KindAct, []byte("["+good+"]")); bad == nil {
 		t.Error("a batch of actions is read")
 	}
-	// A marshaled batch is read back as it was.
+	// A batch that MarshalBatch wrote must be read back unchanged.
 	o := &Observation{Head: Head{ID: "o1"}, Content: "words"}
 	body, err := MarshalBatch([]Event{o, &Observation{Head: Head{ID: "o2"}}})
 	if err != nil {
@@ -65,7 +65,8 @@ func TestABatchIsReadEventByEvent(t *testing.T) {
 	}
 }
 
-// The fast path for an element of a batch gives the same event as the general function batchEvent.
+// readBatchEvent has a fast path for simple elements. For each element, it must give the same event as batchEvent, the
+// general function.
 func TestAnElementOfABatchIsTheSameEventInBothWays(t *testing.T) {
 	fields := [][]string{
 		{`"specversion":"1.0"`, `"specversion":1`, `"specversion" : "1.0"`, `"specVersion":"1.0"`, `"specversion":"1\u002e0"`},

@@ -9,7 +9,7 @@ import (
 // Parent is a belief or event that a text derives from.
 type Parent = beliefs.Parent
 
-// Tombstone identifies an earlier refused value that a memory write repeats.
+// Tombstone names a refused value that a memory write repeats. The value was refused earlier.
 type Tombstone struct {
 	Belief string    `json:"belief"` // id of the refused belief
 	Event  string    `json:"event"`  // id of the event that wrote it
@@ -17,8 +17,8 @@ type Tombstone struct {
 	Key    string    `json:"key,omitzero"`
 	Why    string    `json:"why"` // why it was refused: denied, quarantined, rejected
 	At     time.Time `json:"at"`
-	// Exact is set if the two texts are equal after normalization or decoding. Otherwise Similarity
-	// gives how similar they are, from 0 to 1.
+	// Exact is set if the refused text and the written text are equal after normalization or decoding. Otherwise
+	// Similarity gives how similar they are, from 0 to 1.
 	Exact      bool    `json:"exact,omitzero"`
 	Similarity float64 `json:"similarity,omitzero"`
 }
@@ -29,8 +29,8 @@ type RevisionsEntry struct {
 	EntryHead
 	// Because is the cause: conflict, time, incident, restore, or fallen (a cited belief lost its support).
 	Because string `json:"because"`
-	// Aged is set if Because is time. It is the number of beliefs that the entry covers, including those that no longer
-	// need a revision.
+	// Aged is set if Because is time. It is the number of beliefs whose time had come, including those that no longer
+	// needed a revision.
 	Aged      int                `json:"aged,omitzero"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	// Dependants are earlier decisions and actions that cite a belief which has been contradicted, superseded or
@@ -46,16 +46,16 @@ type Rollback struct {
 	Index int    `json:"index"`         // number of the entry within the rollback, from 0
 	Last  bool   `json:"last,omitzero"` // this is the rollback's last entry
 	Next  string `json:"next"`          // the next entry begins after this belief
-	// Named is set in the second of two passes. The first pass rolls back the beliefs without a
-	// data subject. The second rolls back those of one data subject after another. Of is the data
-	// subject of Next.
+	// A rollback has two passes. The first one rolls back the beliefs without a data subject. The second one rolls back
+	// the beliefs of one data subject after another. Named is set in the second pass. Of is then the data subject of
+	// the belief Next.
 	Named bool   `json:"named,omitzero"`
 	Of    Person `json:"of,omitzero"`
 	// Back, Out, Anew and Left are totals so far. Back counts beliefs that have the state of the restore point again.
-	// Out counts beliefs that were made after the restore point and are hidden now. Anew counts beliefs that are stated
-	// again under a new id, because they were superseded and a superseded belief cannot change any more. Left counts
-	// beliefs that are in a stricter state than at the restore point, because no permitted transition leads back to
-	// their earlier state, or because of later findings.
+	// Out counts beliefs that were made after the restore point and are hidden now. Anew counts beliefs that were
+	// superseded after the restore point. A superseded belief cannot change any more, so each is stated again under a
+	// new id. Left counts beliefs that are in a stricter state than at the restore point, because no permitted
+	// transition leads back to their earlier state, or because of later findings.
 	Back int `json:"back"`
 	Out  int `json:"out"`
 	Anew int `json:"anew"`
@@ -88,19 +88,19 @@ type ConfirmationEntry struct {
 	EntryHead
 	Belief string `json:"belief"`
 	Note   string `json:"note"`          // clipped to MaxResolution
-	Size   int    `json:"size,omitzero"` // size of the note, if it was clipped
+	Size   int    `json:"size,omitzero"` // size of the whole note, if Note is clipped
 	// Decision and Signer are set if the signature was verified.
 	Decision string `json:"decision,omitzero"`
 	Signer   string `json:"signer,omitzero"`
 	Key      string `json:"key,omitzero"` // the pinned key that verified the signature
-	// Counter is the signature counter of the passkey that signed, as the passkey reported it.
+	// Counter is the signature counter that the signing passkey reported.
 	Counter uint32 `json:"counter,omitzero"`
-	// Check names the check that the attestation failed, and Text gives the reason. If Check is
-	// set, nothing changed.
+	// Check names the check that the attestation failed, and Text gives the reason. If Check is set, the attestation
+	// had no effect.
 	Check string `json:"check,omitzero"`
 	Text  string `json:"text,omitzero"`
 	Nonce string `json:"nonce,omitzero"` // nonce of an accepted attestation
-	// Findings are the keys of the findings that an accepted confirmation clears, see FindingKey.
+	// Findings are the keys of the findings that an accepted confirmation clears, in the form that FindingKey returns.
 	Findings  []string           `json:"findings,omitzero"`
 	Until     time.Time          `json:"until,omitzero"` // when the nonce expires
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
@@ -111,7 +111,7 @@ type ConfirmationEntry struct {
 
 // Channels of memory writes that have stricter defaults than ordinary writes.
 const (
-	ChannelCompaction = "compaction" // the summary that a compaction makes of a context
+	ChannelCompaction = "compaction" // a summary of the context, which replaces the context when it is compacted
 	ChannelSkill      = "skill"      // a procedure that the agent will carry out again
 	ChannelImport     = "import"     // content of another store
 )
@@ -134,8 +134,8 @@ func (m *Memory) Namespace() beliefs.Namespace {
 	return beliefs.Namespace{User: m.User}
 }
 
-// Namespace returns the part of its project in which an event happens. Only beliefs that are
-// visible there may be served to it.
+// Namespace returns the part of its project in which an event happens. A recall may serve only beliefs that are visible
+// in that part.
 func (h *EntryHead) Namespace() beliefs.Namespace {
 	return beliefs.Namespace{User: h.User, Session: h.Session}
 }

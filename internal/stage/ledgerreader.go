@@ -13,15 +13,15 @@ import (
 	"lazaret/streams"
 )
 
-// arrival is a ledger message that was read. Several stages may share it. So neither it nor anything that its entries
-// refer to may be modified.
+// arrival is a ledger message that was read. Several stages may share an arrival. So neither the arrival nor any value
+// that its entries refer to may be modified.
 type arrival struct {
-	entries []streams.Entry // at least one; if err is set, with only the fields that could be read
+	entries []streams.Entry // at least one; if err is set, the entries have only the fields that could be read
 	err     error           // set if no stage of Lazaret wrote the message
 }
 
-// first returns the message's first entry. Sequence, time stamp, partition and stage are the same
-// for all entries of a message.
+// first returns the message's first entry. Code that needs only the sequence, time stamp, partition or stage uses it,
+// because these are the same for all entries of a message.
 func (a *arrival) first() *streams.Entry { return &a.entries[0] }
 
 // size returns the total size of the entries' bodies in bytes.
@@ -50,8 +50,8 @@ func (a *arrival) same(b *arrival) bool {
 	return a.err == nil && b.err == nil && x.Seq == y.Seq && x.Salt == y.Salt && x.Time.Equal(y.Time)
 }
 
-// ledgerReader delivers the ledger's messages in order, from a sequence on. It reads with its own consumer until it has
-// caught up with the process's feed, and from then on takes messages from the feed. If its stage falls too far behind
+// ledgerReader delivers the ledger's messages in order, from a sequence on. It first reads with its own consumer. Once
+// it has caught up with the process's feed, it takes messages from the feed instead. If its stage falls too far behind
 // the feed, it uses its own consumer again.
 type ledgerReader struct {
 	msgs chan *arrival
@@ -65,32 +65,33 @@ type ledgerReader struct {
 	cut     chan struct{} // signals that the feed has released this reader
 	ended   chan struct{}
 
-	held atomic.Int64  // size in bytes of the bodies that wait for the stage
+	held atomic.Int64  // total size in bytes of the bodies in messages that wait for the stage
 	room chan struct{} // signals that the stage took a message
 
-	// Used only by the goroutine that delivers: that of the reader's own consumer or, while holding Feed.mu, that of
-	// the feed.
+	// Only the goroutine that delivers messages uses these fields. That is the goroutine of the reader's own consumer
+	// or, while holding Feed.mu, that of the feed.
 	next  uint64     // next sequence
-	trail []*arrival // last messages from the own consumer, newest last
+	trail []*arrival // last messages from the reader's own consumer, newest last
 }
 
 // trailMost is how many messages a reader may be ahead of the feed and still join it.
 const trailMost = 32
 
-// ledgerAhead is the maximum number of messages that wait for the reader's stage. It is more than the batches that
-// ingest decides before it reads the ledger again.
+// ledgerAhead is the maximum number of messages that wait for the reader's stage. It is more than the messages that
+// ingest can publish before it reads the ledger again.
 const ledgerAhead = 8192
 
-// ledgerAheadBytes is the maximum size of their bodies in bytes, unless a single message is larger.
+// ledgerAheadBytes is the maximum size in bytes of the bodies in messages that wait for the reader's stage, unless a
+// single message is larger.
 const ledgerAheadBytes = 8 << 20
 
-// full reports whether a message must wait, because its bytes would exceed ledgerAheadBytes.
+// full reports whether a message must wait, because with it the waiting bodies would be larger than ledgerAheadBytes.
 func (r *ledgerReader) full(a *arrival) bool {
 	held := r.held.Load()
 	return held > 0 && held+int64(a.size()) > ledgerAheadBytes
 }
 
-// took records that the stage took a message.
+// took records that the stage took a message, which makes room for another one.
 func (r *ledgerReader) took(a *arrival) {
 	r.held.Add(-int64(a.size()))
 	select {
@@ -101,7 +102,7 @@ func (r *ledgerReader) took(a *arrival) {
 
 // openLedgerReader starts to read the ledger from a sequence on. If only is not empty, it reads the messages with
 // entries of that stage. If there are filters, it reads only subjects that match one of them, and never joins the feed.
-// feed may be nil.
+// feed may be nil; then the reader reads only with its own consumer.
 func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []string, only string, from uint64,
 	log *slog.Logger) (*ledgerReader, error) {
 	switch {
@@ -121,8 +122,8 @@ func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []
 	return r, nil
 }
 
-// own starts to read with the reader's own consumer. joined is closed when the reader has joined the feed. The consumer
-// then delivers nothing more.
+// own starts to read with the reader's own consumer. Once the reader has joined the feed, own closes joined, and the
+// consumer delivers nothing more.
 func (r *ledgerReader) own(ctx context.Context) (c *consumption, joined chan struct{}, err error) {
 	js, err := jetstream.New(r.nc)
 	if err != nil {

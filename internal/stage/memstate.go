@@ -12,13 +12,13 @@ func NewMemState(partition int) *State {
 	return &State{s: new(memory), partition: partition}
 }
 
-// Clone returns a copy of a state. The state must come from NewMemState.
+// Clone returns a copy of the state. The state must have been made by NewMemState.
 func (st *State) Clone() *State {
 	m := st.s.(*memory)
 	return &State{s: &memory{keys: slices.Clone(m.keys), values: slices.Clone(m.values)}, partition: st.partition}
 }
 
-// memory is a kv: a list that is sorted by key. Keys and values are never modified in place.
+// memory is a kv in memory: a list of entries sorted by key. Keys and values are never modified in place.
 type memory struct {
 	keys, values [][]byte
 }

@@ -13,8 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// stateFormat is the format of the state that this version writes. If a change makes earlier state unreadable, add 1
-// and write a migration. Without a migration, a stage whose ledger was trimmed cannot be upgraded.
+// stateFormat is the format of the state that this version writes. If you change the code so that it cannot read state
+// in this format, add 1 and write a migration. Without a migration, a stage whose ledger was trimmed cannot be
+// upgraded.
 const stateFormat = 17
 
 // formatKey holds the format of a state.
@@ -23,8 +24,8 @@ var formatKey = []byte{spaceMeta, 'f'}
 // A Migration converts a partition's state from one format to the next. After an interruption, it runs again on a state
 // that it has partly converted.
 type Migration struct {
-	// Exact is set if the result equals a fold of the whole ledger. If it is not set, and the ledger was not trimmed,
-	// the stage folds the ledger again instead of migrating.
+	// Exact is set if the result equals a fold of the whole ledger. If Exact is not set, the stage migrates only if the
+	// ledger was trimmed, and otherwise folds the ledger again.
 	Exact bool
 	Do    func(st *State) error // nil: the state needs no change
 }
@@ -33,9 +34,9 @@ type Migration struct {
 // Config.Migrations for the same format replaces them.
 var migrations = map[int]Migration{
 	10: {Exact: true}, // ingest has a migration of its own
-	11: {Exact: true}, // since 12, waiting entries are recorded, see waitingKey; before, the cursor stayed before them
-	12: {Exact: true}, // since 13, sightings record whether content is from outside; older ones can be read
-	13: {Exact: true}, // since 14, the set of decided inputs is stored, see loadDecided
+	11: {Exact: true}, // format 12 also records waiting entries, see waitingKey; in 11, the cursor stayed before them
+	12: {Exact: true}, // in format 13, sightings also record whether content is external; sightings of 12 can be read
+	13: {Exact: true}, // format 14 also stores the set of decided inputs, see loadDecided
 	14: {Exact: true}, // ingest has a migration of its own
 	15: {Exact: true}, // the arbiter has a migration of its own
 	16: {Exact: true}, // ingest and the arbiter have migrations of their own

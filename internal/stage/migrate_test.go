@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// The end-to-end tests start a data folder of the format before the present one.
+// An end-to-end test upgrades a data folder of the previous state format. The archive of that folder must exist.
 func TestThePreviousFormatHasADataFolder(t *testing.T) {
 	fixture := fmt.Sprintf("../e2e/testdata/data-%d.tar.gz", stage.StateFormat-1)
 	if _, err := os.Stat(fixture); err != nil {
@@ -26,8 +26,8 @@ func TestThePreviousFormatHasADataFolder(t *testing.T) {
 	}
 }
 
-// State of an earlier format is folded again if the ledger is complete, and migrated if the ledger
-// was trimmed. State of a later version is refused.
+// A stage with state of an earlier format must fold the ledger again if the ledger is complete, and migrate the state
+// if the ledger was trimmed. It must refuse state of a later format.
 func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	srv := natstest.Start(t)
 	r, nc, dir := newRetention(t, srv), srv.Connect(), t.TempDir()
@@ -36,7 +36,8 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	cfg := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: dir, Migrations: map[int]stage.Migration{}}
 	run := sentinel(new(watcher))
 	round, told := 0, 0
-	// next lets the stage write something, and stops it.
+	// next starts the stage, publishes three messages, waits for the stage's answer to them, and stops the stage. It
+	// returns the number of entries that were folded at the start.
 	next := func() uint64 {
 		t.Helper()
 		p := start(t, cfg, run)
@@ -77,7 +78,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	for _, f := range []int{3, stage.StateFormat - 1} {
 		migrated := false
 		if f > 3 {
-			// A state that gives different entries is used for a trimmed ledger only.
+			// This migration is not exact, so it must be used only if the ledger was trimmed.
 			cfg.Migrations[f] = stage.Migration{Do: func(*stage.State) error { migrated = true; return nil }}
 		}
 		format(f)
@@ -141,8 +142,8 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	}
 }
 
-// A stage does not continue after an entry of a later version, neither when it reads the entry nor
-// when it starts after it. A group of a third party cannot stop it this way.
+// A stage must stop at an entry that a later version of ingest, of the arbiter or of the stage itself wrote, whether it
+// reads the entry or starts after it. Such an entry of another sentinel group must not stop it.
 func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	srv := natstest.Start(t)
 	js, err := jetstream.New(srv.Connect())
@@ -190,7 +191,8 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	}
 }
 
-// Unsealed state of an earlier version is folded again, and nothing in it is used.
+// A stage finds state that an earlier version wrote in plaintext. It must fold the ledger again and use nothing from
+// that state.
 func TestUnsealedStateIsFoldedAnew(t *testing.T) {
 	srv := natstest.Start(t)
 	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest)

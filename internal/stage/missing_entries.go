@@ -17,8 +17,8 @@ import (
 // allOfLedger is the filter for every entry of the ledger.
 const allOfLedger = "lz.ledger.>"
 
-// HoleError reports that ledger entries are missing, and that no entry of the ledger explains why. A stage stops there,
-// because decisions without these entries would not follow from the ledger.
+// HoleError reports that ledger entries are missing, and that no entry of the ledger explains why. A stage then stops.
+// Its decisions would lack the effect of these entries, and a complete replay would decide differently.
 type HoleError struct {
 	From, To uint64 // range of the missing sequences
 	Stage    string // the stage that found them missing
@@ -32,20 +32,21 @@ func (e *HoleError) Error() string {
 		streams.LedgerStream, e.From, e.To, e.Stage, streams.CodeHole)
 }
 
-// forgettings has the ledger's statements about entries that may have been removed. A fold from the beginning reaches a
-// hole before it reaches the statement that explains the hole. So statements are read when a hole is found.
+// forgettings has the ledger's statements about entries that may have been removed. The statement that explains a hole
+// comes after the hole, so a fold reaches the hole first. So the statements are read when a hole is found.
 type forgettings struct {
 	read    uint64              // sequence of the last message on ingest's subjects that was read
 	listed  map[uint64]struct{} // sequences that entries of type erased list
 	ordered []ordered           // orders to forget projects
 }
 
-// ordered is an order to forget a project, from an entry of type forgotten.
+// ordered is an order to forget a project. An entry of type forgotten has it.
 type ordered struct {
 	at     uint64             // sequence of the order's entry
-	upTo   uint64             // last sequence that the order covers; 0 in the format that names no sequences
+	upTo   uint64             // last sequence that the order covers; 0 in an earlier format, whose orders name no sequences
 	ranges []streams.SeqRange // sequences of the project's entries
-	late   time.Time          // until this time, other stages may still write entries that they derive from the project's
+	// Until this time, other stages may still write entries that they derive from the project's entries.
+	late time.Time
 }
 
 // explains reports whether the order may have removed the entry with sequence seq. before is the time stamp of the
@@ -148,7 +149,7 @@ func (f *forgettings) timeBefore(ctx context.Context, js jetstream.JetStream, se
 	return time.Time{}, nil
 }
 
-// from returns the start of the range that contains seq and that an order names, or 0.
+// from returns the start of the range of an order that contains seq, or 0 if no order names seq.
 func (f *forgettings) from(seq uint64) uint64 {
 	for _, o := range f.ordered {
 		if i := slices.IndexFunc(o.ranges, func(r streams.SeqRange) bool { return r.From <= seq && seq <= r.To }); i >= 0 {
@@ -166,7 +167,7 @@ type following struct {
 
 // checkFollows returns nil if a message directly follows the one that was read before it, or if every entry between
 // them was forgotten. While the server does not answer, checkFollows waits. A stage that reads only some partitions
-// sees gaps all the time and uses guard instead.
+// does not call it: such a stage always sees gaps, and calls guard instead.
 func (r *runtime) checkFollows(ctx context.Context, a *arrival) error {
 	if err := laterVersion(a, r.cfg.Name); err != nil {
 		return err
@@ -194,7 +195,7 @@ func (r *runtime) checkFollows(ctx context.Context, a *arrival) error {
 // errPassedOver reports that the server did not deliver a ledger entry that it has.
 var errPassedOver = errors.New("the server did not deliver a ledger entry that it has")
 
-// refusal reports whether an error means that ledger entries are missing for this stage, so that the stage must stop.
+// refusal reports whether err means that the ledger lacks entries that this stage needs. The stage must then stop.
 func refusal(err error) bool {
 	var h *HoleError
 	_, trimmed := asTrimmed(err)
@@ -202,7 +203,7 @@ func refusal(err error) bool {
 }
 
 // hole returns nil if statements explain why the entries in [from, to] are missing, and otherwise an error. before is
-// the time stamp of the entry before from; zero if unknown.
+// the time stamp of the entry before from; it is zero if unknown.
 func (r *runtime) hole(ctx context.Context, from, to uint64, before time.Time) error {
 	if before.IsZero() {
 		if err := r.forgets.follow(ctx, r.js); err != nil {

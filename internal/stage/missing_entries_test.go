@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// written fills a ledger as ingest does, with one entry for each number beginning at from, and
-// returns its stream.
+// written fills a ledger as ingest does. It adds n entries to partition p, numbered beginning at from, and returns the
+// ledger's stream.
 func written(t *testing.T, srv *natstest.Server, p, from, n int) jetstream.Stream {
 	t.Helper()
 	js := must(jetstream.New(srv.Connect()))
@@ -39,7 +39,8 @@ func stated(t *testing.T, srv *natstest.Server, p int, typ streams.Type, c strea
 	must(must(jetstream.New(srv.Connect())).PublishMsg(t.Context(), wire.Msg(&e)))
 }
 
-// refused waits until a process ends because of a hole, and checks that it is not ready.
+// refused waits until a process ends because the entries from from to to are missing. It fails the test if the process
+// was ready before.
 func refused(t *testing.T, p *process, from, to uint64) {
 	t.Helper()
 	var h *stage.HoleError
@@ -86,8 +87,8 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			b.awaitReady()
 			b.stop()
 
-			// Sequence 7 is deleted. A stage that has read it continues; a stage that starts from
-			// the beginning does not.
+			// Sequence 7 is deleted. A stage that has read it must continue. A stage that starts from the beginning of
+			// the ledger must stop.
 			if err := st.DeleteMsg(t.Context(), 7); err != nil {
 				t.Fatal(err)
 			}
@@ -95,8 +96,7 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			b.awaitReady()
 			refused(t, start(t, config("anew"), test.run), 7, 7)
 
-			// A hole that appears while the stage reads: sequences 22 and 23 are deleted before the
-			// reader has them.
+			// Sequences 22 and 23 are deleted before the stage has read them. It must stop when it gets there.
 			b.stop()
 			written(t, srv, p, 21, 5)
 			for _, seq := range []uint64{22, 23} {
@@ -106,8 +106,9 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			}
 			refused(t, start(t, begun, test.run), 22, 23)
 
-			// Statements later in the ledger explain the holes, also for a stage that meets the
-			// holes first. A deletion that no statement lists is not explained.
+			// Statements at the end of the ledger explain the holes. A stage that starts from the beginning must
+			// continue, although it reaches the holes before the statements. A deletion that no statement lists must
+			// still stop a stage.
 			stated(t, srv, p, streams.TypeErased, streams.Custody{DataSubject: "p", Entries: []uint64{7, 22, 23}})
 			written(t, srv, p, 30, 3)
 			b = start(t, config("explained"), test.run)
@@ -120,7 +121,7 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 
 			stated(t, srv, p, streams.TypeErased, streams.Custody{DataSubject: "p", Entries: []uint64{9}})
 
-			// A hole at the end of the ledger is also detected.
+			// A stage must also stop if the last entries of the ledger are missing.
 			written(t, srv, p, 40, 2)
 			end := must(st.Info(t.Context())).State.LastSeq
 			if err := st.DeleteMsg(t.Context(), end); err != nil {
@@ -128,7 +129,8 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			}
 			refused(t, start(t, config("end"), test.run), end, end)
 
-			// A project's order that does not name the hole does not explain it.
+			// An order to forget a project that does not name the missing sequences must not explain them. An order
+			// that names them must.
 			stated(t, srv, p, streams.TypeForgotten,
 				streams.Custody{UpTo: end, Ranges: []streams.SeqRange{{From: end - 1, To: end - 1}}})
 			refused(t, start(t, config("unnamed"), test.run), end, end)
@@ -138,8 +140,7 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			b.awaitReady()
 			b.stop()
 
-			// A statement of an earlier version lists no sequences, and covers everything before
-			// it.
+			// An order of an earlier version lists no sequences. It must explain every missing entry before it.
 			if err := st.DeleteMsg(t.Context(), 3); err != nil {
 				t.Fatal(err)
 			}

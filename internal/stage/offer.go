@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// Offer is a proposal that a sender in this process passes to ingest without the intake. If ingest decides on it, the
-// ledger is the first stream that stores it, so its verdict waits for only one sync. If ingest declines it, the sender
+// Offer is a proposal that a sender in this process passes to ingest without the intake. The intake then need not store
+// the proposal first, so the verdict waits for only one sync, that of the ledger. If ingest declines it, the sender
 // publishes it to the intake.
 //
 // Ingest takes an offer only if it has decided every message of the intake. So the proposal comes after everything that
@@ -25,7 +25,7 @@ type Offer struct {
 	msg       *Message // sequence and index are set by ingest
 	answers   chan []streams.Entry
 	decided   chan uint64
-	concluded bool // decided has its value; used by ingest's loop only
+	concluded bool // set once decided has received its value; used only by ingest's loop
 }
 
 const (
@@ -35,12 +35,13 @@ const (
 	// endWait is how long ingest waits for the server to say whether the intake has more messages.
 	endWait = 50 * time.Millisecond
 	// OffersEnd is one more than the largest index of an offered proposal. The limit keeps positions exact in JSON
-	// numbers. Once it is reached, proposals go through the intake until another message arrives there.
+	// numbers. Once OffersEnd is reached, ingest declines offers, and the declined proposals are published to the
+	// intake. After the next message there, indexes begin anew.
 	OffersEnd = 1 << 9
 )
 
-// Offer passes a proposal to ingest. a is the proposal's address, and m the message for the intake. Offer returns nil
-// if ingest does not take it now, and always for a nil Joint. The caller must then publish m to the intake.
+// Offer passes a proposal to ingest. a is the proposal's address, and m the message for the intake. If ingest does not
+// take the proposal now, or if j is nil, Offer returns nil, and the caller must publish m to the intake.
 func (j *Joint) Offer(a streams.Address, m *nats.Msg) *Offer {
 	if j == nil || !j.Offers || !j.offering.TryLock() {
 		return nil
@@ -62,17 +63,17 @@ func (j *Joint) Offer(a streams.Address, m *nats.Msg) *Offer {
 }
 
 // Answers returns a channel that receives the entries of the joint frame before they are stored. They are in the ledger
-// only once Decided has sent a position. The channel receives nothing if the stages do not decide jointly.
+// only once Decided has sent a position. If the stages do not decide jointly, the channel receives nothing.
 func (o *Offer) Answers() <-chan []streams.Entry { return o.answers }
 
 // Decided returns a channel that receives one value: the proposal's position in the order of ingest's inputs, once the
 // proposal's entry is in the ledger, or 0 if ingest declined the offer.
 //
-// After a 0 the entry may be in the ledger nevertheless, if the server did not answer. The proposal that the sender
-// then publishes to the intake is treated as a repeat.
+// If the server did not answer, the value is 0 although the entry may be in the ledger. The sender then publishes the
+// proposal to the intake, and ingest treats it as a repeat.
 func (o *Offer) Decided() <-chan uint64 { return o.decided }
 
-// offers returns the channel of offers, or nil.
+// offers returns the channel on which offers arrive, or nil if this process takes no offers now.
 func (s *intakeStage) offers() <-chan *Offer {
 	if s.cfg.Joint == nil {
 		return nil
@@ -110,9 +111,10 @@ func (s *intakeStage) offered(ctx context.Context, o *Offer) error {
 	return err
 }
 
-const _ = uint(OffersEnd - 1 - streams.MaxBatch) // compiles only if a batch's indexes leave some for offers
+const _ = uint(OffersEnd - 1 - streams.MaxBatch) // does not compile if the indexes of a batch leave none for offers
 
-// nextIndex returns an index for an offer after the last message that was read. No earlier offer had it.
+// nextIndex returns the index for an offer that comes after the last intake message that was read. No earlier offer
+// after that message had this index.
 func (s *intakeStage) nextIndex() int {
 	if s.offersAfter != s.seen || s.offersNext == 0 {
 		s.offersAfter, s.offersNext = s.seen, streams.MaxBatch
@@ -147,7 +149,7 @@ func (o *Offer) prepare(entries []*streams.Entry) {
 }
 
 // conclude tells the sender the proposal's position in the order of ingest's inputs, or 0 if ingest declines the offer.
-// Only the first call has an effect. A nil Offer is ignored.
+// Later calls have no effect. A nil Offer is ignored.
 func (o *Offer) conclude(at uint64) {
 	if o != nil && !o.concluded {
 		o.concluded = true

@@ -4,7 +4,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Offline is the state of a fold in memory, for folds without a server: what-if queries and tests.
+// Offline is the state of a fold that is held in memory. It is for folds that run without a server: what-if queries and
+// tests.
 type Offline struct{ s *store }
 
 // OpenOffline returns an Offline with empty state.

@@ -11,14 +11,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// layer is a set of changes to a store, or of cached values, that take precedence over the database. A layer's ranges
-// are deleted before its entries apply.
+// layer is a set of changes to a store, or of cached values. They take precedence over the database. The ranges of a
+// layer are deleted first, and its entries are set after that.
 type layer struct {
 	entries map[string]change
-	sieve   *sieve // of the keys in entries, and maybe of others; nil if entries is nil
+	sieve   *sieve // filter of the keys in entries; it may have further keys; nil if entries is nil
 	ranges  []span
 	bytes   int // approximate memory of the entries
-	grown   int // maximum number of entries so far; clearing the map costs as much as that
+	grown   int // largest number of entries that the map ever had; the cost of clearing the map depends on it
 }
 
 // sieve is a Bloom filter with one bit per key: it tells which keys a layer cannot have. Most lookups are for keys that
@@ -38,13 +38,13 @@ type span struct{ from, to []byte }
 
 func (r span) holds(k string) bool { return k >= string(r.from) && (r.to == nil || k < string(r.to)) }
 
-// entryOverhead is the approximate memory of an entry in addition to its bytes.
+// entryOverhead is the approximate memory in bytes that an entry takes in addition to its key and value.
 const entryOverhead = 96
 
 func (l *layer) empty() bool { return len(l.entries) == 0 && len(l.ranges) == 0 }
 
-// get looks up a key. hash is the key's xxhash. known is false if the layer has neither an entry nor a deleted range
-// for the key; then ok is false too.
+// get looks up a key. hash is the key's xxhash. If the layer has neither an entry nor a deleted range for the key,
+// known and ok are false.
 func (l *layer) get(key []byte, hash uint64) (v []byte, ok, known bool) {
 	if l.sieve != nil && l.sieve.may(hash) {
 		if e, is := l.entries[string(key)]; is {
@@ -96,7 +96,7 @@ func (l *layer) emptied() layer {
 	return layer{entries: l.entries, sieve: l.sieve, grown: l.grown}
 }
 
-// spareLeast is the size up to which a map is always reused.
+// spareLeast is a number of entries. A map that had at most that many is always reused.
 const spareLeast = 64
 
 // drop deletes all keys in a range.
@@ -110,7 +110,7 @@ func (l *layer) drop(r span) {
 	l.ranges = append(l.ranges, r)
 }
 
-// add adds the changes of a younger layer to l. It returns an empty layer, which the caller may reuse.
+// add adds the changes of a later layer to l. It returns an empty layer, whose map the caller may use for new changes.
 func (l *layer) add(younger *layer) layer {
 	if l.empty() {
 		*l = *younger
@@ -140,8 +140,8 @@ type entry struct {
 	e change
 }
 
-// write adds the changes to a batch in key order, because the database inserts adjacent keys faster. keys may be nil.
-// If it is not nil, deletions of keys that the database certainly does not have are left out. room is scratch space.
+// write adds the changes to a batch in key order, because the database inserts adjacent keys faster. If keys is not
+// nil, write leaves out deletions of keys that the database certainly does not have. room is scratch space.
 func (l *layer) write(b *pebble.Batch, keys *keyFilter, room *[]entry) error {
 	for _, r := range l.ranges {
 		if err := b.DeleteRange(r.from, r.to, nil); err != nil {
@@ -172,9 +172,10 @@ func (l *layer) write(b *pebble.Batch, keys *keyFilter, room *[]entry) error {
 	return nil
 }
 
-// keyFilter is a filter of the keys that the database may have. Most lookups of a fold are for new keys, and with the
-// filter they read no files. It is a Bloom filter of every key that was ever written. For an existing database it is
-// built in the background from a snapshot. Until it is built, every lookup reads the database.
+// keyFilter is a filter of the keys that the database may have. Most lookups of a fold are for keys that the database
+// does not have. With the filter, these lookups read no files. It is a Bloom filter of every key that was ever written.
+// For an existing database it is built in the background from a snapshot. Until it is built, every lookup reads the
+// database.
 type keyFilter struct {
 	now  *filter       // the filter in use; nil: any key may be in the database
 	next *filter       // the filter being built, of the snapshot's keys and of all keys written since; or nil
@@ -184,7 +185,7 @@ type keyFilter struct {
 }
 
 // filter is a Bloom filter that sets four bits for each key, all in one cache line. Two goroutines may call add
-// concurrently. A call of may must come after both have ended.
+// concurrently. Method may must not be called while a call of add is running.
 type filter struct {
 	lines [][8]uint64 // their number is a power of two
 	keys  int         // approximate number of different keys
@@ -208,10 +209,10 @@ func newFilter(keys int) *filter {
 	return &filter{lines: make([][8]uint64, n)}
 }
 
-// room returns the number of keys for which the filter was made.
+// room returns the number of keys that the filter was made for.
 func (f *filter) room() int { return len(f.lines) * 512 / filterBits }
 
-// add sets a key's bits. key is a hash. fresh reports whether at least one of the bits was not set before.
+// add sets the bits of the key with the given hash. fresh reports whether at least one of the bits was not set before.
 func (f *filter) add(key uint64) (fresh bool) {
 	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
 	for range 4 {
@@ -225,7 +226,7 @@ func (f *filter) add(key uint64) (fresh bool) {
 	return fresh
 }
 
-// may reports whether a key with this hash may have been added.
+// may reports whether a key with this hash may have been added. If it returns false, no such key was added.
 func (f *filter) may(key uint64) bool {
 	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
 	for range 4 {
@@ -241,7 +242,8 @@ func (f *filter) may(key uint64) bool {
 // the first verdict after a start. Tests set no delay.
 var learnAfter = 10 * time.Second
 
-// build starts, after a delay, to fill a new filter with the keys of the database. keys is their expected number.
+// build starts, after a delay, to fill a new filter with the keys of the database. keys is the expected number of these
+// keys.
 func (k *keyFilter) build(db *pebble.DB, keys int, after time.Duration) {
 	k.stop = make(chan struct{})
 	made, f := make(chan int, 1), newFilter(keys)
@@ -278,7 +280,7 @@ func (k *keyFilter) build(db *pebble.DB, keys int, after time.Duration) {
 	})
 }
 
-// wrote adds a key that was written to the database.
+// wrote adds a key to the filters, because the key is being written to the database.
 func (k *keyFilter) wrote(key string) {
 	h := xxhash.Sum64String(key)
 	for _, f := range [...]*filter{k.now, k.next} {
@@ -300,7 +302,7 @@ func (k *keyFilter) swap(db *pebble.DB) {
 		}
 	}
 	if k.now != nil && k.now.keys > k.now.room() && len(k.now.lines) < filterLines {
-		k.build(db, 4*k.now.room(), 0) // four times as large, because building reads all keys
+		k.build(db, 4*k.now.room(), 0) // four times as large, because building a filter reads all keys and should be rare
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// A stage that has read an input and cannot add its entry is not ready and says why. It is ready
-// again when it has added the entry.
+// The ledger is full, so ingest has read an input and cannot add its entry. The health check must then say that ingest
+// is not ready, and why. Once the ledger has room and the entry is added, ingest must be ready again.
 func TestPromiseC24AStageWithAPendingEntryIsNotReady(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()
@@ -63,7 +63,7 @@ func TestPromiseC24AStageWithAPendingEntryIsNotReady(t *testing.T) {
 	})
 }
 
-// scraped is the value of a metric as Prometheus reads it.
+// scraped returns the value of a metric from the text that Prometheus would read.
 func scraped(t *testing.T, p *metrics.Process, series string) float64 {
 	t.Helper()
 	w := httptest.NewRecorder()

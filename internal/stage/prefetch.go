@@ -10,8 +10,8 @@ import (
 // warmers is the number of concurrent lookups. They mostly wait for the disk.
 const warmers = 4
 
-// Warm calls fn with 0 to n-1, from several goroutines, and returns when all calls have returned. fn may only use get,
-// which is like State.Get, and not the state. The values that get reads are cached, so that later calls of Get do not
+// Warm calls fn with 0 to n-1, from several goroutines, and returns when all calls have returned. fn must not use the
+// state, but only get, which is like State.Get. The values that get reads are cached, so that later calls of Get do not
 // read the disk one after another. If a lookup fails, get reports no value, and the later Get returns the error.
 func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, ok bool))) {
 	s, ok := st.s.(*store)

@@ -15,17 +15,16 @@ import (
 	"lazaret/streams"
 )
 
-// Under backlog, entries that may share a message are published in frames. If there are few entries, each gets its own
-// message, because some readers read only single entries. The messages are published in atomic batches. An atomic batch
-// costs the server a file. With sync_always that is about as much as a dozen single publishes, so only many messages
-// are published as a batch.
+// If a backlog waits, entries that may share a message are published in frames. If few entries wait, each gets its own
+// message, because some readers can read only single entries.
 //
-// frameMostSize is small because of the server's buffers: the server copies each message for each reader into a buffer
-// that it then reuses for other messages. So the buffer of a small message may have the size of the largest frame.
+// If many messages wait, they are published in an atomic batch. The server writes a file for each atomic batch. With
+// sync_always, that costs about as much as a dozen single publishes, so few messages are published singly.
 const (
-	frameFrom     = 16        // minimum number of entries in a frame
-	frameMost     = 128       // maximum number of entries in a frame; readers accept up to streams.MaxFrame
-	frameMostSize = 256 << 10 // maximum size of a frame's bodies in bytes, unless a single one is larger
+	frameFrom = 16 // minimum number of entries in a frame
+	// Maximum number of entries in a frame; it is below streams.MaxFrame, the most that readers accept.
+	frameMost     = 128
+	frameMostSize = 256 << 10 // maximum size in bytes of all bodies in a frame, unless a single body is larger
 	batchFrom     = 12        // minimum number of messages in an atomic batch
 	batchMaxMsgs  = 500       // maximum number; the server's limit is 1,000
 	batchMaxBytes = 4 << 20   // maximum size of the bodies in bytes
@@ -50,11 +49,13 @@ type pubAck struct {
 // errFenced reports that another process of the same stage added an entry first.
 var errFenced = errors.New("another process of this stage added an entry first")
 
-// errUnmoved reports that the server refused a publish because of a wrong expected sequence, although no other process
-// has added an entry in the partition of the publish's last entry.
+// errUnmoved reports that the server refused a publish because of a wrong expected sequence, although the partition of
+// the publish's last entry has no new entry. So the expected sequence of another partition, or of the whole ledger, was
+// wrong.
 var errUnmoved = fmt.Errorf("%w in another partition, or the ledger does not end with the expected sequence", errFenced)
 
-// errBehind reports that the ledger has entries that were not read before the decision.
+// errBehind reports that the server refused an entry because the ledger has entries that the stage had not read when it
+// decided.
 var errBehind = errors.New("the ledger has entries that were not read before the decision")
 
 // publisher adds entries to the ledger. Each publish is fenced: the server accepts it only if the last message on the
@@ -66,8 +67,8 @@ type publisher struct {
 	open  bool   // set streams.HeaderOpen: joint frames may follow
 }
 
-// Publisher adds entries to the ledger in the messages of a stage, so that a benchmark can measure the
-// server without a stage. One goroutine at a time may use it.
+// Publisher adds entries to the ledger in the same messages as a stage would. A benchmark uses it to measure the server
+// without a stage. Only one goroutine at a time may use a Publisher.
 type Publisher struct {
 	publisher
 	fences [streams.Partitions]uint64
@@ -88,7 +89,8 @@ func (p *Publisher) Publish(ctx context.Context, entries []*streams.Entry) error
 // partition, and is updated. publish returns the number of entries that are certainly in the ledger. If the error is
 // errFenced, the other entries are certainly not in the ledger. After any other error, some of them may be.
 //
-// together says which entries may share a message: those with the same non-empty value. If together is nil, none may.
+// Entries may share a message if together returns the same non-empty value for them. If together is nil, no entries
+// may.
 func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, together func(i int) string,
 	fences *[streams.Partitions]uint64) (int, error) {
 	done := 0
@@ -150,7 +152,7 @@ func run(entries []*streams.Entry, together func(i int) string) int {
 	return len(entries)
 }
 
-// batchLen returns how many messages to publish next: 1, or the size of an atomic batch.
+// batchLen returns how many of the messages to publish next: 1 for a single publish, or the size of an atomic batch.
 func batchLen(all []frame) int {
 	if len(all) < batchFrom {
 		return 1
@@ -202,8 +204,8 @@ func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Par
 	for i, f := range all {
 		e, m := f[0], wire.Msg(f...)
 		p.mark(m)
-		// In an atomic batch, the server accepts the expected sequence only on the first message of each subject. There
-		// it holds for the whole batch.
+		// In an atomic batch, only the first message on each subject may have an expected sequence. The server checks
+		// it for the whole batch.
 		if !fenced[e.Partition] {
 			fenced[e.Partition] = true
 			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[e.Partition], 10)}
@@ -240,9 +242,9 @@ func number(all []frame, last uint64, fences *[streams.Partitions]uint64) {
 	}
 }
 
-// settleLostAck determines, after a publish failed with cause, whether the entries are in the ledger nevertheless. An
-// acknowledgement can be lost. When the same publish is repeated, the server refuses it, because the first attempt has
-// changed the last sequence.
+// settleLostAck determines, after a publish failed with cause, whether the entries are in the ledger nevertheless. That
+// is possible because an acknowledgement can be lost. The stage then repeats the publish, and the server refuses it,
+// because the first attempt has changed the last sequence.
 func (p *publisher) settleLostAck(ctx context.Context, all []frame, fences *[streams.Partitions]uint64,
 	cause error) error {
 	final := all[len(all)-1]
@@ -254,7 +256,7 @@ func (p *publisher) settleLostAck(ctx context.Context, all []frame, fences *[str
 	if raw != nil {
 		got, err := wire.RawEntry(raw)
 		if err == nil && got.Salt == last.Salt && got.Src == last.Src {
-			// The entries of one publish are stored together or not at all.
+			// So all entries of this publish are in the ledger, because the server stores them together or not at all.
 			number(all, raw.Sequence, fences)
 			return nil
 		}
@@ -326,9 +328,10 @@ func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq u
 	return m, nil
 }
 
-// messageNear is like messageAt, for a message that is probably in the stream. It first asks for a direct get, whose
-// answer is the message itself and not JSON. A replica that lags may answer that there is no such message, and a
-// message that was stored with headers of such an answer is ambiguous; then it asks the leader.
+// messageNear is like messageAt, but faster for a message that is probably in the stream. It first sends a direct get,
+// whose answer is the message itself and not JSON. A replica that lags may answer that there is no such message. The
+// same answer results if the stored message has headers like those of an error. In both cases, messageNear asks the
+// leader.
 func messageNear(ctx context.Context, js jetstream.JetStream, stream string, seq uint64) (*jetstream.RawStreamMsg,
 	error) {
 	soon, cancel := context.WithTimeout(ctx, ackTimeout)
@@ -343,7 +346,7 @@ func messageNear(ctx context.Context, js jetstream.JetStream, stream string, seq
 }
 
 // EntryAt returns the ledger entry at a position, or the error jetstream.ErrMsgNotFound. If no stage wrote the message,
-// it returns an entry with the fields that could be read, and no error. ReadEntry returns an error instead.
+// it returns no error, unlike ReadEntry, but an entry with only the fields that could be read.
 func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
 	e, err := ReadEntry(ctx, js, at)
 	if err != nil && e.Seq > 0 {
@@ -353,7 +356,7 @@ func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.En
 }
 
 // message returns the message of a stream that a request selects, or nil if there is none. It asks the stream's leader,
-// because a direct get may be answered by a replica that lags.
+// because a replica, which may lag, could answer a direct get.
 func message(ctx context.Context, js jetstream.JetStream, stream string, request any) (*jetstream.RawStreamMsg, error) {
 	req, err := streams.Marshal(request)
 	if err != nil {
@@ -404,7 +407,7 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetst
 	}
 	var h nats.Header
 	if len(resp.Message.Header) > 0 { // copies on the live stream have none
-		// Headers that are malformed, which any publisher can send, are treated as missing.
+		// Any publisher can send malformed headers. Treat such headers as missing.
 		h, _ = nats.DecodeHeadersMsg(resp.Message.Header)
 		h = wire.Stored(h)
 	}

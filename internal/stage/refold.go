@@ -16,22 +16,22 @@ import (
 // An entry of type erased lists entries that must be forgotten. Parts of the state, such as counts, clusters and first
 // origins, do not record from which entries they were made. So the effects of the listed entries can be removed only by
 // folding the partition again without them. The stage removes the partition's state, rewrites the files, starts again,
-// and skips the listed entries. The decisions that it published earlier do not change.
+// and skips the listed entries. The stage does not publish its earlier decisions again, and they do not change.
 //
 // After the listed entries are deleted from the ledger, a fold gives the same state, because it folds the same entries.
 
 // errRefold ends a stage's loop so that the stage starts again and folds a partition without its old state.
 var errRefold = errors.New("a partition must be folded again")
 
-// refoldKey marks a partition whose state must be removed. It is committed together with the state of the entries
-// before the entry of type erased. withoutKey has the ledger sequence up to which entries of type erased apply from
+// refoldKey marks a partition whose state must be removed. It is committed together with the state as it was just
+// before the entry of type erased.  withoutKey has the ledger sequence up to which entries of type erased apply from
 // the beginning of the fold.
 func refoldKey(p int) []byte  { return []byte{spaceMeta, 'r', byte(p)} }
 func withoutKey(p int) []byte { return []byte{spaceMeta, 'w', byte(p)} }
 
-// erasures are the entries that the fold of a partition skips.
+// erasures has the entries that the fold of a partition skips.
 type erasures struct {
-	upTo uint64            // entries of type erased up to this sequence apply from the fold's beginning
+	upTo uint64            // entries of type erased up to this ledger sequence apply from the beginning of the fold
 	gone map[uint64]string // ledger sequence of an entry to skip → its project
 }
 
@@ -40,7 +40,7 @@ func (r *runtime) skips(e *streams.Entry) bool {
 	return r.erasures[e.Partition].gone[e.Seq] == e.Project && e.Project != "" && !e.Type.Statement()
 }
 
-// runs runs a stage's loop again as long as the loop ends with errRefold. It makes sure that Ready is called only once.
+// runs runs a stage's loop, and runs it again whenever the loop ends with errRefold. It calls cfg.Ready only once.
 func runs(cfg Config, run func(cfg Config) error) error {
 	ready := cfg.Ready
 	cfg.Ready = func() {
@@ -62,8 +62,8 @@ func runs(cfg Config, run func(cfg Config) error) error {
 }
 
 // loadErasures removes the state of partitions that must be folded again, and loads the entries that each partition
-// skips. For a partition without state, decidedTo returns the ledger sequence up to which the stage has decided.
-// Entries of type erased up to that sequence apply from the beginning of the fold.
+// skips. decidedTo is called for a partition without state. It returns the ledger sequence up to which the stage has
+// decided. Entries of type erased up to that sequence apply from the beginning of the fold.
 func (r *runtime) loadErasures(ctx context.Context, decidedTo func(p int) (uint64, error)) error {
 	var scan bool
 	wiped := false
@@ -128,8 +128,8 @@ func (r *runtime) loadErasures(ctx context.Context, decidedTo func(p int) (uint6
 	return r.scanErasures(ctx)
 }
 
-// scanErasures reads the entries of type erased that apply from the beginning of a fold. The fold itself reads those
-// that come later in the ledger.
+// scanErasures reads the entries of type erased that apply from the beginning of a fold. Later entries of type erased
+// are read by the fold itself.
 func (r *runtime) scanErasures(ctx context.Context) error {
 	var filters []string
 	last := uint64(0)
@@ -177,8 +177,8 @@ func (r *runtime) addErasure(e *streams.Entry) {
 	}
 }
 
-// refolds reports whether e is an entry of type erased because of which the partition must be folded again. An entry
-// that applied from the beginning of this fold requires no other fold. An entry that was decided just now has Seq 0.
+// refolds reports whether the partition must be folded again because of e: e is of type erased, and this fold has not
+// skipped its entries from the beginning. An entry that was decided just now has Seq 0.
 func (r *runtime) refolds(e *streams.Entry) bool {
 	return e.Type == streams.TypeErased && e.Stage == streams.StageIngest && (e.Seq == 0 ||
 		e.Seq > r.erasures[e.Partition].upTo) && streams.Erasure(e.Body) != nil

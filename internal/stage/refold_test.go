@@ -23,9 +23,9 @@ import (
 	"lazaret/streams"
 )
 
-// scribe is an ingest that records each message with the number of messages before it, so that a
-// skipped message shows in every later one. A message that begins with "erase" becomes a statement
-// that lists the entries it names.
+// scribe is an ingest that records each message with the number of messages before it, so that a skipped message shows
+// in every later one. For a message that begins with "erase", it writes an entry of type erased that lists the
+// sequences in the message.
 type scribe struct{}
 
 func (*scribe) Reject(st *stage.State, m *stage.Message, why *streams.RejectError) (*stage.Admission, error) {
@@ -66,8 +66,8 @@ func note(st *stage.State, e *streams.Entry) error {
 	return st.Set(fmt.Appendf(nil, "e%06d", n), fmt.Appendf(nil, "%s %s %d %s", e.Stage, e.Type, e.Src, e.Body))
 }
 
-// critic alerts on ingest's entries about quokkas, and on other entries if it has counted an odd
-// number of entries.
+// critic is a sentinel that alerts on ingest's entries whose text contains "quokka". It also alerts on another entry of
+// ingest if it has counted an odd number of entries.
 type critic struct{}
 
 func (*critic) Reset() {}
@@ -108,9 +108,9 @@ func dump(t *testing.T, queries chan stage.Query, p int) (out []string) {
 	return out
 }
 
-// Three stages have the state of a fold without the erased entries, and nothing else in their
-// files: one that runs, one that was killed at the statement, and one that starts when the entries
-// are gone.
+// Entries are erased. Three kinds of stages must then have the state of a fold without these entries, and no erased
+// text in their files: stages that run, stages that are stopped before the erasure, and stages that start after it,
+// before and after the entries are deleted.
 func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()
@@ -204,10 +204,10 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	if len(gone) != 20 {
 		t.Fatalf("%d entries are about it", len(gone))
 	}
-	// One stage is stopped while the data is forgotten.
+	// The second ingest and the second sentinel are stopped before the data is forgotten.
 	in2.stop()
 	se2.stop()
-	// Entries directly after the statement are decided without the listed ones.
+	// The entries directly after the statement must be decided as if the listed entries did not exist.
 	say("erase " + streams.FormatSeqs(gone))
 	for i := range 10 {
 		say(fmt.Sprintf("later %d", i))
@@ -248,8 +248,8 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 			t.Errorf("%s: %s would have said something else", when, who)
 		}
 	}
-	// A stage that was away finds the statement after the entries that it has folded. A stage that
-	// starts now finds the entries still in the ledger.
+	// in2 and se2 were stopped, and find the statement after entries that they have folded. in3 and se3 start without
+	// state, while the listed entries are still in the ledger.
 	in2, se2 = ingest("in2", true), sentinel("se2", true)
 	in3, se3 := ingest("in3", true), sentinel("se3", true)
 	settled(in2, se2, in3, se3)
@@ -280,8 +280,8 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	same("restarted", "ingest", in)
 }
 
-// A machine may lose power at any moment while a partition is folded again. After the restart the
-// state is that of a fold without the erased entries, and the files contain nothing else.
+// The machine loses power at many moments while a partition is folded again. After each restart, the state must be that
+// of a fold without the erased entries. The files must not contain the erased texts.
 func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()
@@ -343,7 +343,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	})
 	folded(procs["ingest"], last())
 	dump(t, queries["ingest"], p)
-	// The disks are cloned during the fold. Unsynced data may be present or missing.
+	// Clone the disks during the fold. A clone has all, half or none of the unsynced data.
 	type disk struct {
 		who string
 		fs  *crashfs.Mem
@@ -392,7 +392,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 		proc.stop()
 	}
 	t.Logf("%d disks", len(disks))
-	// The first, the last, and some of those in between.
+	// Test the first disk, the last one, and some of those in between.
 	for len(disks) > 24 {
 		i := 1 + r.IntN(len(disks)-2)
 		disks = slices.Delete(disks, i, i+1)
@@ -414,7 +414,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	}
 }
 
-// held lists the files below a folder that contain a text.
+// held returns the files below dir that contain needle.
 func held(t *testing.T, fs vfs.FS, dir, needle string) (out []string) {
 	t.Helper()
 	names, err := fs.List(dir)

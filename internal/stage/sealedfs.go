@@ -20,8 +20,8 @@ import (
 )
 
 // sealedFS encrypts and authenticates the tables and manifests of one Pebble database with AES-256-GCM. The key is not
-// in the database's folder. A user who can write to the folder can destroy the state, but cannot change, add or omit a
-// value.
+// in the database's folder. A user who can write to the folder but lacks the key can destroy the state, but cannot
+// change, add or omit a single value.
 //
 // The database has no write-ahead log. Its manifest lists its tables in the order in which they were added. So a user
 // who shortens the manifest restores the database of an earlier time, including its cursors. The stage then folds the
@@ -67,8 +67,8 @@ const (
 	sealedNot sealedKind = iota
 	sealedTable
 	sealedManifest
-	sealedLog   // write-ahead logs, which Pebble creates and leaves empty
-	sealedOther // files that no database of this program has
+	sealedLog   // a write-ahead log, which Pebble creates and leaves empty
+	sealedOther // a file that no database of this program has
 )
 
 func sealedKindOf(name string) sealedKind {
@@ -126,7 +126,7 @@ func (s *sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		return f, err
 	}
 	if kind == sealedLog {
-		return emptyFile{f}, nil // the file should be empty; ignore bytes that another program wrote to it
+		return emptyFile{f}, nil // this file should be empty, so ignore bytes that another program wrote to it
 	}
 	header := make([]byte, sealedHeader)
 	if n, err := f.ReadAt(header, 0); n < len(header) {
@@ -260,7 +260,7 @@ func (w *sealedWriter) put() error {
 	return w.err
 }
 
-// Sync implements vfs.File. While there is an incomplete block, it leaves the syncing to Close.
+// Sync implements vfs.File. If there is an incomplete block, Sync does nothing, and Close syncs the file.
 func (w *sealedWriter) Sync() error {
 	if w.err != nil || len(w.buf) > 0 {
 		w.sync = true
@@ -301,9 +301,9 @@ func (w *sealedWriter) Close() error {
 	return errors.Join(w.err, w.File.Close())
 }
 
-// ReadSealed calls f with the name and plaintext of each table in a folder and its subfolders, which contain states of
-// stages or snapshots of them. key is the stages' state key. Checks that a content was erased use it. Files that are
-// deleted while it runs are skipped.
+// ReadSealed calls f with the name and plaintext of each table in a folder and its subfolders. The folder has states of
+// stages, or snapshots of states, that were encrypted with key. Checks that a content was erased use ReadSealed. Files
+// that are deleted while it runs are skipped.
 func ReadSealed(dir string, key []byte, f func(file string, content []byte)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && sealedKindOf(path) != sealedTable {
@@ -383,12 +383,13 @@ func (r *sealedReader) Stat() (vfs.FileInfo, error) {
 	return sealedInfo{fi}, nil
 }
 
-// manifestReader reads a manifest sequentially. The first incomplete record, which a crash can leave, ends the file.
+// manifestReader reads a manifest sequentially. A crash can leave an incomplete record. manifestReader treats the first
+// one as the end of the file.
 type manifestReader struct {
 	sealedReader
 	at   int64  // file offset of the next record
 	n    int64  // number of the next record, which is its nonce
-	rest []byte // plaintext of the last record that was not returned yet
+	rest []byte // rest of the plaintext of the last record, which Read has not returned yet
 }
 
 // Read implements vfs.File.

@@ -13,7 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fill writes n values in several tables and closes the store.
+// fill writes n values, so many that the store has several tables, and closes the store.
 func fill(t *testing.T, fs vfs.FS, dir string, key []byte, n int) {
 	t.Helper()
 	s, err := openStore(dir, fs, key)
@@ -42,7 +42,7 @@ func fill(t *testing.T, fs vfs.FS, dir string, key []byte, n int) {
 	}
 }
 
-// values returns the values of a store. The error is from opening or reading it.
+// values opens a store and returns its values. It returns an error if opening or reading fails.
 func values(fs vfs.FS, dir string, key []byte) (map[string]string, error) {
 	s, err := openStore(dir, fs, key)
 	if err != nil {
@@ -100,9 +100,9 @@ func folder(t *testing.T, files map[string][]byte) vfs.FS {
 	return fs
 }
 
-// An attacker who can write to the folder can destroy a state. After any bit flip, truncation,
-// exchange or insertion no value has changed, and a value that exists implies all values that were
-// written before it.
+// An attacker can write to the folder of a state. Bits of its files are flipped, and files are truncated, exchanged,
+// removed and inserted. After each change, the state must either be refused, or have unchanged values: all that were
+// written up to some moment.
 func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, 32)
 	const n = 4000
@@ -176,7 +176,7 @@ func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 	if refused == 0 || earlier == 0 {
 		t.Errorf("%d refused, %d earlier: the attacks did nothing", refused, earlier)
 	}
-	// An inserted log would be replayed over the tables.
+	// Pebble would apply the changes in an inserted write-ahead log to the tables.
 	files := maps.Clone(good)
 	for k, v := range planted(t) {
 		files[k] = v
@@ -194,7 +194,8 @@ func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 	}
 }
 
-// planted returns a write-ahead log that sets a value to allow and has a late number.
+// planted returns a write-ahead log that sets values to a verdict of allow. Its file number is higher than that of any
+// other file.
 func planted(t *testing.T) map[string][]byte {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -219,7 +220,7 @@ func planted(t *testing.T) map[string][]byte {
 	return out
 }
 
-// A table is read back as it was written, in pieces of any size.
+// A sealed table must be read back exactly as it was written, in pieces of any size.
 func TestSealedTablesAreReadAsTheyWereWritten(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const block = sealedBlock

@@ -20,22 +20,22 @@ import (
 
 type event = queued
 
-// batch returns the next batch of a stage that has all data in memory.
+// batch returns the stage's next batch, if the data of all queued messages is in memory.
 func (s *intakeStage) batch(proposals bool) []*queued {
 	batch, _ := s.next(context.Background(), proposals)
 	return batch
 }
 
-// shedder is a fold of which only Shed is called.
+// shedder is an IntakeFold that implements only Shed.
 type shedder struct{ IntakeFold }
 
 func (shedder) Shed(_ *Message, reason string) *streams.RejectError {
 	return &streams.RejectError{Code: streams.CodeAgentFull, Reason: reason}
 }
 
-// The bytes that count for an agent are those of its queued messages, whatever is decided here or by another process,
-// in whichever order, and whenever a process takes over. Nothing counts once all is decided. Each event is queued as
-// long as it is undecided, and no longer.
+// Messages are queued and decided in random order, by this process or another one, and processes take over at random.
+// At each step, the bytes counted for an agent must be those of its queued messages. Each event must be queued exactly
+// as long as it is undecided. Once all events are decided, no bytes may be counted.
 func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s *intakeStage
@@ -55,7 +55,7 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 			}
 			return all
 		}
-		// within returns the undecided positions of a queued batch.
+		// within returns the positions of a queued batch's undecided events.
 		within := func(q *queued) (all []uint64) {
 			for i := range q.events {
 				if at := position.At(q.msg.Seq, i); !s.decided[q.msg.Address.Partition].has(at) {

@@ -51,8 +51,8 @@ func (s *store) dropSnapshot() error {
 	return errors.Join(s.fs.RemoveAll(to), s.fs.RemoveAll(to+newSuffix), s.fs.RemoveAll(to+oldSuffix))
 }
 
-// keepSnapshot makes a snapshot if the ledger was trimmed and there is none. A backup contains only snapshots, so
-// without one it would lack this state.
+// keepSnapshot makes a snapshot if the ledger was trimmed and there is no snapshot. A backup contains snapshots, not
+// states. Without a snapshot, it could not restore this state from the trimmed ledger.
 func (r *runtime) keepSnapshot() error {
 	if r.marks.trimmed == 0 || r.store.hasSnapshot() {
 		return nil
@@ -72,13 +72,15 @@ func Snapshotted(snapshot string, key []byte) (folded uint64, err error) {
 	return folded, err
 }
 
-// Restore creates a stage's state in folder dir from a snapshot. If dir exists, it must not contain folded state. key
-// is the stage's state key. Restore returns the ledger sequence up to which the snapshot has folded every partition.
-// With nc, a connection that may read the ledger, it refuses a snapshot that is too old for a ledger that was trimmed
-// since. If nc is nil, the stage refuses it when it starts.
+// Restore creates a stage's state in folder dir from a snapshot. If dir exists, it must not contain a state that has
+// folded entries. key is the stage's state key. Restore returns the ledger sequence up to which the snapshot has folded
+// every partition.
+//
+// nc is a connection that may read the ledger. With it, Restore refuses a snapshot that is too old because the ledger
+// was trimmed since. If nc is nil, the stage refuses such a snapshot when it starts.
 func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir string) (folded uint64, err error) {
 	if _, err := os.Stat(dir); err == nil {
-		// A stage that failed to start may have created an empty state. That is removed.
+		// A stage that failed to start may have created a state that has folded nothing. Remove that state.
 		cs, err := foldedIn(dir, key)
 		if err != nil {
 			return 0, err

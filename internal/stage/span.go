@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Span is a part of a stream. It ends at the stream's current end at the latest.
+// Span is a part of a stream, at most up to the stream's current end.
 type Span struct {
 	Stream  string
 	Filters []string  // subjects, at least one; they may have wildcards
@@ -22,11 +22,12 @@ type Span struct {
 // eachPatience is how long Each waits for the next message of the span.
 const eachPatience = 10 * time.Second
 
-// Each calls fn for the messages of a span in order. It returns after the last one, with fn's first error, or when ctx
-// ends.
+// Each calls fn for the messages of a span in order. It returns nil after the last message. If fn returns an error, or
+// if ctx ends, it stops and returns an error.
 func Each(ctx context.Context, js jetstream.JetStream, s Span, fn func(m jetstream.Msg, seq uint64,
 	at time.Time) error) error {
-	// Ask the leader for the last message. The consumer may be on a replica that lags, and would end too early.
+	// Ask the stream's leader for the last message. The consumer may be on a replica that lags. If the replica said
+	// where the stream ends, Each would stop too early.
 	last := uint64(0)
 	for _, f := range s.Filters {
 		m, err := LastOn(ctx, js, s.Stream, f)

@@ -26,10 +26,10 @@ const (
 	DefaultTakeover = time.Second
 	// commitEvery is the maximum number of inputs that a stage folds between commits.
 	commitEvery = 512
-	// idleTick is how often an idle stage checks timers, and as a stand-by whether to take over.
+	// idleTick is how often an idle stage checks its timers. A stand-by checks as often whether to take over.
 	idleTick = 20 * time.Millisecond
-	// keepEvery is the number of entries after which the state is written to files. After a kill, about as many are
-	// folded again.
+	// keepEvery is a number of entries. After each keepEvery folded entries, the state is written to files. So after a
+	// kill, about as many entries are folded again.
 	keepEvery = 4096
 )
 
@@ -38,7 +38,7 @@ type Config struct {
 	Name       string        // token of the stage in its ledger subject
 	Conn       *nats.Conn    // with the stage's credential
 	Dir        string        // folder of the Pebble cache
-	Key        []byte        // key with which the state is encrypted; nil: plaintext, for tests
+	Key        []byte        // key that encrypts the stored state; nil: plaintext, for tests
 	Partitions []int         // partitions to work on; empty: all
 	Standby    bool          // start as a stand-by, without publishing
 	Takeover   time.Duration // how long an input may wait before a stand-by handles it; 0: DefaultTakeover
@@ -51,30 +51,32 @@ type Config struct {
 	Joint *Joint
 	// FS replaces the operating system's file system in tests.
 	FS vfs.FS
-	// Ready, if set, is called once, when the stage has folded all entries that the ledger had when the stage started.
+	// Ready, if set, is called once, as soon as the stage has folded all entries that the ledger had when the stage
+	// started.
 	Ready func()
 	// Stats, if set, is updated for health checks and metrics.
 	Stats *Stats
 	// Published, if set, is called from the stage's loop for each entry that this process added to the ledger. note is
-	// Output.Note or Admission.Decided, or nil if the entry was decided before a restart. Use it for metrics only: it
-	// may not be called for an entry whose acknowledgement was lost.
+	// Output.Note or Admission.Decided, or nil if the entry was decided before a restart. Use Published only for
+	// metrics: if an acknowledgement was lost, it may not be called for the entry.
 	Published func(e *streams.Entry, note any)
 }
 
 // Stats are the progress and the counters of one stage. All fields may be read while the stage runs.
 type Stats struct {
-	Ready             atomic.Bool           // all entries that the ledger had at the start are folded
-	Folded            atomic.Uint64         // ledger sequence up to which everything is folded
-	Entries           atomic.Uint64         // entries folded by this process
-	Published         atomic.Uint64         // entries published by this process
-	Waiting           atomic.Int64          // decided outputs that are not in the ledger yet
-	Active            atomic.Bool           // this process publishes in at least one partition
-	Diverged          atomic.Uint64         // entries of the stage's other processes that differ from this process's own
+	Ready     atomic.Bool   // all entries that the ledger had at the start are folded
+	Folded    atomic.Uint64 // ledger sequence up to which everything is folded
+	Entries   atomic.Uint64 // entries folded by this process
+	Published atomic.Uint64 // entries published by this process
+	Waiting   atomic.Int64  // decided outputs that are not in the ledger yet
+	Active    atomic.Bool   // this process publishes in at least one partition
+	// Entries of the stage's other processes that differ from the entries that this process would have added.
+	Diverged          atomic.Uint64
 	FenceLost         atomic.Uint64         // partitions in which another process published first
 	TakenOver         atomic.Uint64         // partitions taken over because an input had waited for the takeover time
 	Ahead             atomic.Uint64         // batches decided while the previous one was being published
 	Speculated        atomic.Uint64         // proposals decided before the end of the ledger was known
-	SpeculationFailed atomic.Uint64         // of these, decisions that were dropped and made again
+	SpeculationFailed atomic.Uint64         // speculative decisions (see Speculated) that were dropped and made again
 	Offered           atomic.Uint64         // proposals decided without the intake: see Offer
 	Joint             atomic.Uint64         // proposals published in a joint frame
 	Alone             [alones]atomic.Uint64 // proposals that were not decided jointly, by reason
@@ -86,15 +88,16 @@ type Stats struct {
 	// or 0.
 	Signed, Leaves, Gaps, SignedAt, UncosignedSince atomic.Int64
 
-	mu           sync.Mutex
-	counts       map[string]uint64 // guarded by mu
-	pendingSince time.Time         // zero if no input waits for its entry; guarded by mu
-	why          string            // why the last entry could not be added; guarded by mu
+	mu     sync.Mutex
+	counts map[string]uint64 // guarded by mu
+	// Time since which an input has been waiting for its entry; zero if none waits; guarded by mu.
+	pendingSince time.Time
+	why          string // reason why the last entry could not be added; guarded by mu
 }
 
-// Pending returns for how long the oldest input has been waiting for the entry that the stage must add, or the time
-// since the stage's last entry if that is shorter. It returns 0 if no input waits. why is the reason why the entry
-// could not be added, or "" if none is known.
+// Pending returns for how long an input has been waiting for the entry that the stage must add. If the stage has added
+// another entry since, the time counts from that entry. If no input waits, Pending returns 0. why is the reason why the
+// entry could not be added, or "" if none is known.
 func (s *Stats) Pending() (since time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +107,7 @@ func (s *Stats) Pending() (since time.Duration, why string) {
 	return time.Since(s.pendingSince), s.why
 }
 
-// setPending records since when an input waits for its entry; zero if none waits.
+// setPending records the time since which an input has been waiting for its entry. A zero time means that none waits.
 func (s *Stats) setPending(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +123,8 @@ func (s *Stats) refused(err error) {
 	s.why = err.Error()
 }
 
-// Counted is implemented by values of Output.Note. Their entries are counted under the returned names too, not only
-// under their type.
+// A value of Output.Note may implement Counted. Its entry is then counted under each returned name, too, and not only
+// under the entry's type.
 type Counted interface{ CountedAs() []string }
 
 func (s *Stats) count(e *streams.Entry, note any) {
@@ -138,8 +141,8 @@ func (s *Stats) count(e *streams.Entry, note any) {
 	}
 }
 
-// Counts returns the numbers of entries that this process added to the ledger: by type and, as type.name, by the names
-// of their Counted notes.
+// Counts returns how many entries this process added to the ledger: by type, and by type.name for each name of a note
+// that implements Counted.
 func (s *Stats) Counts() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +173,7 @@ type Query struct {
 	Run       func(st *State)
 }
 
-// Ask sends a query to a stage and waits until it has run, or until ctx ends.
+// Ask sends a query to a stage. It returns once the query has run, or when ctx ends.
 func Ask(ctx context.Context, queries chan<- Query, partition int, run func(st *State)) error {
 	done := make(chan struct{})
 	q := Query{Partition: partition, Run: func(st *State) { defer close(done); run(st) }}
@@ -188,11 +191,11 @@ func Ask(ctx context.Context, queries chan<- Query, partition int, run func(st *
 }
 
 // Answering returns a handler of requests about a partition. answer computes the response from the partition's state;
-// it runs between two batches of the stage. name is the stage's name in the error that says that the stage is busy.
+// it runs between two batches of the stage. name is the stage's name for the error message that the stage is busy.
 func Answering(queries chan<- Query, name string,
 	answer func(st *State, req []byte) (any, error)) func(ctx context.Context, p int, req []byte) (any, error) {
 	return func(ctx context.Context, p int, req []byte) (any, error) {
-		var answered any // read once Ask has returned without an error
+		var answered any // Ask's callback sets it, so read it only after Ask has returned without an error
 		var failed error
 		if err := Ask(ctx, queries, p, func(st *State) { answered, failed = answer(st, req) }); err != nil {
 			return nil, fmt.Errorf("%s is busy: %w", name, err)
@@ -248,13 +251,13 @@ type runtime struct {
 	mine    [streams.Partitions]bool    // this stage works on the partition
 	erasing bool                        // the next commit rewrites the files, so that deleted data is gone
 	syncing bool                        // the next commit is synced, and makes a snapshot
-	kept    uint64                      // Stats.Entries when the state was last written to files
+	kept    uint64                      // value of Stats.Entries when the state was last written to files
 	// refolding is set if the state of a partition must be folded again. erasures are the entries that the fold of each
 	// partition skips.
 	refolding bool
 	erasures  [streams.Partitions]erasures
-	// whole is the ledger sequence up to which everything had been read at the last successful guard, and guarded the
-	// wall clock time of that guard.
+	// At the last successful guard, everything up to ledger sequence whole had been read. guarded is the wall clock
+	// time of that guard.
 	whole   uint64
 	guarded time.Time
 	marks   marks
@@ -309,7 +312,7 @@ func newRuntime(ctx context.Context, cfg Config) (*runtime, error) {
 	return r, nil
 }
 
-// ended returns err, or nil if err only says that ctx ended.
+// ended returns err, or nil if the only reason for err is that ctx ended.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -340,7 +343,8 @@ func (r *runtime) oldest() uint64 {
 	return low
 }
 
-// openLedger starts to read the ledger after oldest. last is the last sequence of the stage's partitions at that time.
+// openLedger starts to read the ledger after oldest. last is the last ledger sequence of the stage's partitions at that
+// time.
 func (r *runtime) openLedger(ctx context.Context) (rd *ledgerReader, last uint64, err error) {
 	err = Patiently(ctx, r.log, "the ledger", func() error {
 		rd, last, err = r.openLedgerOnce(ctx)
@@ -408,8 +412,8 @@ func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, er
 	}
 }
 
-// TrimmedError reports that a reader would have to continue before the first message that its stream still has. If it
-// went on from there, it would skip the missing messages.
+// TrimmedError reports that messages after the last one that a reader has read were removed from the stream. If the
+// reader continued with the first message that is left, it would skip the removed ones.
 type TrimmedError struct {
 	Stream      string
 	From, First uint64
@@ -430,8 +434,8 @@ func asTrimmed(err error) (*TrimmedError, bool) {
 	return t, errors.As(err, &t)
 }
 
-// RecreatedError reports that a stream ends before a sequence that was read from it earlier. So it was recreated, or
-// restored from an old copy.
+// RecreatedError reports that a stream ends before a sequence that was read from it earlier. So the stream was deleted
+// and created again, or restored from an old copy.
 type RecreatedError struct {
 	Stream     string
 	Last, Seen uint64
@@ -452,7 +456,7 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 	if s.LastSeq+1 < from {
 		return 0, &RecreatedError{stream, s.LastSeq, from - 1}
 	}
-	// An empty stream that had messages begins right after its last message.
+	// In a stream that lost all its messages, the first sequence is the one after the last message.
 	if s.FirstSeq > from && stream == streams.LedgerStream {
 		return 0, &TrimmedError{Stream: stream, From: from, First: s.FirstSeq}
 	}
@@ -465,7 +469,8 @@ func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	if a.err != nil {
 		r.ignore(a.err)
 		if e := a.first(); e.Stage == r.cfg.Name && r.mine[e.Partition] {
-			// The invalid message is the last one on the stage's subject nevertheless, so it is the fence.
+			// The invalid message is still the last one on the stage's subject. So the next publish must expect its
+			// sequence.
 			c := &r.cursors[e.Partition]
 			c.own = max(c.own, e.Seq)
 		}
@@ -474,8 +479,8 @@ func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	return a.entries, r.mine[a.first().Partition]
 }
 
-// setPending records since when an input waits for its entry: since oldest, or since the last added entry if that is
-// later. A zero oldest means that none waits.
+// setPending records the time since which an input has been waiting for its entry: oldest, or the time of the last
+// added entry if that is later. If oldest is zero, no input waits.
 func (r *runtime) setPending(oldest time.Time) {
 	if !oldest.IsZero() && r.moved.After(oldest) {
 		oldest = r.moved
@@ -483,7 +488,8 @@ func (r *runtime) setPending(oldest time.Time) {
 	r.stats.setPending(oldest)
 }
 
-// added publishes the live copies of an entry that this process added to the ledger, and counts it.
+// added is called for an entry that this process has added to the ledger. It counts the entry and publishes its live
+// copies.
 func (r *runtime) added(e *streams.Entry, live []Live, note any) {
 	r.moved = time.Now()
 	r.live(e, live)
@@ -545,7 +551,7 @@ func (r *runtime) commit() error {
 	return r.keep()
 }
 
-// keep writes the state to files once every keepEvery entries. A kill loses the entries that are only in Pebble's
+// keep writes the state to files once every keepEvery entries. A kill loses the state that is only in Pebble's
 // memtable. A state that hardly grows would never fill a memtable, and a kill would lose the whole fold.
 func (r *runtime) keep() error {
 	n := r.stats.Entries.Load()
@@ -562,7 +568,8 @@ func (r *runtime) keep() error {
 	return nil
 }
 
-// commitSealed is like commit for the store's sealed changes. Its pending changes stay uncommitted.
+// commitSealed is like commit, but commits only the store's sealed changes. The store's pending changes stay
+// uncommitted.
 func (r *runtime) commitSealed() error {
 	for _, p := range r.cfg.Partitions {
 		if r.cursors[p] != r.saved[p] {

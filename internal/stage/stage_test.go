@@ -20,8 +20,8 @@ import (
 	"lazaret/streams"
 )
 
-// echo is an ingest that repeats each message and numbers the messages of a partition, so that a
-// lost, doubled or reordered one shows.
+// echo is an ingest whose entries repeat the data of each message and number the messages of a partition. So the
+// entries show if a message was lost, doubled or reordered.
 type echo struct{ resets int }
 
 func (e *echo) Reset() { e.resets++ }
@@ -66,7 +66,7 @@ func (*echo) Apply(st *stage.State, e *streams.Entry, _ any) error {
 	return st.Set([]byte(key), binary.BigEndian.AppendUint64(nil, count(st, key)+1))
 }
 
-// watcher answers every observation whose number divides by three.
+// watcher is a sentinel that alerts on every third observation.
 type watcher struct{ slow time.Duration }
 
 func (*watcher) Reset() {}
@@ -139,7 +139,7 @@ func ingest(ctx context.Context, cfg stage.Config) error {
 	return stage.RunIntake(ctx, cfg, &echo{}, nil)
 }
 
-// sharing is an echo whose entries may share ledger messages.
+// sharing is an echo whose entries may share ledger messages with each other.
 type sharing struct{ echo }
 
 func (s *sharing) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
@@ -154,7 +154,7 @@ func ingestInFrames(ctx context.Context, cfg stage.Config) error {
 	return stage.RunIntake(ctx, cfg, &sharing{}, nil)
 }
 
-// shared counts the entries that follow another one in the same message.
+// shared returns the number of entries that are not the first one in their message.
 func shared(ledger []streams.Entry) (n int) {
 	for _, e := range ledger {
 		if e.Index > 0 {
@@ -190,8 +190,8 @@ func publish(t testing.TB, nc *nats.Conn, project string, from, n int) {
 	}
 }
 
-// account checks that each project's observations are in the ledger exactly once and in order, and
-// each alert exactly once. It returns the numbers.
+// account fails the test unless each project's observations are in the ledger exactly once and in order, and each alert
+// exactly once. It returns the number of observations and of alerts by project.
 func account(t *testing.T, ledger []streams.Entry) (observations map[string]int, alerts map[string]int) {
 	t.Helper()
 	observations, alerts = map[string]int{}, map[string]int{}
@@ -261,7 +261,7 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	sdirs := []string{t.TempDir(), t.TempDir()}
 	run := func(i int) (*process, *process) {
-		// One of the two processes writes frames, and the other does not.
+		// One of the two ingest processes publishes frames, and the other one only single entries.
 		how := ingest
 		if i == 0 {
 			how = ingestInFrames
@@ -275,8 +275,8 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 	const rounds, n = 6, 1200
 	lost, ahead := uint64(0), uint64(0)
 	for round := range rounds {
-		// Two processes run at the same time. One is stopped in the middle of the stream; the test
-		// is run for each of them.
+		// Two processes of each stage run at the same time. In each round, the first process of each stage is stopped
+		// in the middle of the stream; the two take turns at that.
 		ai, as := run(round % 2)
 		bi, bs := run(1 - round%2)
 		done := make(chan struct{})
@@ -385,9 +385,9 @@ func TestTheIntakeIsPurgedOnlyOfWhatTheLedgerHolds(t *testing.T) {
 	}
 }
 
-// A proposal is decided before ingest knows where the ledger ends, and decided again if entries are
-// found. Its entry takes into account every entry that was in the ledger before the proposal was
-// published.
+// Ingest decides a proposal before it knows where the ledger ends. If the ledger has more entries, it must decide the
+// proposal again. The proposal's entry must take into account every entry that was in the ledger before the proposal
+// was published.
 func TestAProposalKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
 	for _, kind := range []streams.Kind{streams.KindRecall, streams.KindAct} {
 		t.Run(string(kind), func(t *testing.T) { knowsWhatStood(t, kind) })

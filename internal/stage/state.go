@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// The first byte of a key in the database.
+// The first byte of a key in the database says what kind of record the key is for.
 const (
 	spaceMeta = 0x00 // records of the stage itself: cursors, outbox, format
 	spaceFold = 0x01 // records of the fold, by partition
@@ -28,9 +28,8 @@ const (
 //
 //   - pending has the changes that are not committed. They may be discarded.
 //   - sealed has earlier changes, whose entries are being published. They may be discarded too.
-//   - committed has committed changes. They are written to the database together, once they are many or a
-//     second old, because most of them are soon overwritten. If the process dies, they are lost, and the
-//     stage folds their entries again.
+//   - committed has committed changes. Most of them are soon overwritten. So they are written to the database together,
+//     once they are many or a second old. If the process dies, they are lost, and the stage folds their entries again.
 //   - known has values that were recently written to the database or read from it.
 //
 // A scan first writes committed to the database. Then it reads the database together with view, a Pebble batch that has
@@ -51,35 +50,35 @@ type store struct {
 	spare     layer            // empty layer, whose map is used for the next changes
 	keys      keyFilter        // the keys that the database may have
 	view      *pebble.Batch    // changes of sealed and pending, for scans; nil until the first scan after a commit
-	it        *pebble.Iterator // iterator over view; nil if there is none
+	it        *pebble.Iterator // iterator over the database and view; nil if there is none
 	lent      bool             // a scan is using it
 	scanned   bool             // there was a scan since the last flush
 	early     bool             // a recall is being decided, so a scan will follow soon
 	flushed   time.Time
 	flushers  sync.Pool // of *flusher
 	work      Work
-	drops     int // how often changes were discarded; State drops its cached values when it increases
+	drops     int // how often changes were discarded; State drops its cached values when this number increases
 }
 
-// flusher has the buffers of a flush, which are several MiB. A sync.Pool keeps them until they were unused for two
-// garbage collections.
+// flusher has the buffers of a flush, which are several MiB. The buffers are in a sync.Pool, which frees them once they
+// are unused for two garbage collections.
 type flusher struct {
 	b      *pebble.Batch
 	sorted []entry
 }
 
 const (
-	// flushBytes is the size from which committed changes are written to the database. known may grow by about the same
-	// size until then.
+	// flushBytes is a size in bytes. Committed changes that are larger are written to the database. Until then, known
+	// may grow by about the same size.
 	flushBytes = 3 << 20
 	// memTable is the size of Pebble's memtable. Pebble writes a batch larger than half of that directly to a separate
-	// file, and many small files are compacted again and again. A batch has flushBytes, and possibly those of one more
-	// commit. Pebble counts about 1.7 bytes for each.
+	// file, and many small files are compacted again and again. A batch has up to flushBytes, plus the bytes of one
+	// more commit. In the memtable, each of these bytes takes about 1.7 bytes.
 	memTable = 16 << 20
 	// flushAfter is how long committed changes wait at most before they are written to the database.
 	flushAfter = time.Second
 	// flushEarly is the maximum size of changes that are written right after a commit while recalls are decided.
-	// Otherwise the scans of the next recall would have to write them, while a caller waits.
+	// Otherwise the next recall's first scan would have to write them while the caller waits for the recall.
 	flushEarly = 64 << 10
 )
 
@@ -92,7 +91,7 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if err := errors.Join(settleFolders(dir, fs), settleFolders(SnapshotDir(dir), fs)); err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 	}
-	if fs == vfs.Default { // earlier versions let other users read the files
+	if fs == vfs.Default { // earlier versions created files that other users can read
 		if err := files.RestrictAll(dir); err != nil {
 			return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 		}
@@ -112,9 +111,9 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 }
 
 // cacheBytes is the size of Pebble's block cache, which all stores of the process share. It is allocated as needed.
-// Without cgo it is part of Go's heap, where garbage collection may need twice the memory. Pebble subtracts memtables
-// from it: for each of the three stores of a pipeline, the current one and one that is being flushed or kept for reuse.
-// If they were not added here, no cache would remain.
+// Without cgo it is part of Go's heap, where garbage collection may need twice the memory. Pebble subtracts the
+// memtables from it. A pipeline has three stores, each with up to two memtables: the current one, and one that is being
+// flushed or kept for reuse. Without the added size of these memtables, no cache would remain.
 const cacheBytes = 40<<20 + 3*2*memTable
 
 // blockCache is shared by the stages of a process, because usually only some of them read the database at a time.
@@ -122,8 +121,9 @@ var blockCache = sync.OnceValue(func() *pebble.Cache { return pebble.NewCache(ca
 
 // mergeAt is Pebble's L0CompactionThreshold: twice the number of sublevels of new tables that are merged into the lower
 // levels at once. Most keys are hashes, so each merge rewrites the whole next level, however little is new. With
-// Pebble's default of 4, the data of half a million beliefs was written seven times, with 16 three times. 32 saves
-// another sixth, but then reads use more files: recalls among a million beliefs took 0.4 ms longer.
+// Pebble's default of 4, the data of half a million beliefs was written seven times. With 16, it was written three
+// times. With 32, writes are a sixth fewer, but reads use more files: recalls among a million beliefs took 0.4 ms
+// longer.
 const mergeAt = 16
 
 // manifest is the size at which Pebble starts a new manifest. A snapshot copies the manifest with a buffer of 32 KiB
@@ -157,9 +157,9 @@ func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
 		FormatMajorVersion:          format,
 		Logger:                      quietLogger{},
 	}
-	// A filter tells which level has a key. That a key is in no level is known already (see keyFilter). So the last
-	// level, which has nearly all keys, needs no filter; the filter would use half of the cache. Only the last level is
-	// compressed, because the tables of the others will soon be merged.
+	// The filters of a table tell whether a level has a key. keyFilter already excludes keys that no level has. So the
+	// last level, which has nearly all keys, needs no filter; its filter would use half of the cache. Only the last
+	// level is compressed, because the tables of the other levels will soon be merged.
 	last := len(o.Levels) - 1
 	for i := range last {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -188,7 +188,7 @@ func (s *store) checkFormat() (err error) {
 	}
 	var keys uint64
 	for _, l := range s.db.Metrics().Levels {
-		keys += uint64(l.TablesSize) // in bytes; below, a key is assumed to take 32
+		keys += uint64(l.TablesSize) // in bytes; converted below to a number of keys, with 32 bytes for each
 	}
 	s.keys.build(s.db, max(filterKeys, int(keys/32)), learnAfter)
 	return nil
@@ -213,7 +213,7 @@ func (s *store) seal() {
 	s.pending = layer{}
 }
 
-// keep stores an empty layer in spare, so that its map is used for the next changes.
+// keep stores an empty layer in spare, so that the next changes use its map.
 func (s *store) keep(l layer) {
 	if l.entries != nil {
 		s.spare = l
@@ -230,7 +230,7 @@ func (s *store) change(key []byte, c change) {
 	s.pending.put(string(key), c)
 }
 
-// commitSealed is like commit for the sealed changes. The pending changes stay pending.
+// commitSealed is like commit, but commits only the sealed changes. The pending changes stay pending.
 func (s *store) commitSealed() error {
 	s.join(&s.sealed)
 	return s.joined()
@@ -261,8 +261,8 @@ func (s *store) joined() error {
 	return s.flush()
 }
 
-// settle writes committed changes to the database if that was last done a second ago or earlier. An idle stage calls it
-// regularly, so that committed changes do not stay in memory.
+// settle writes the committed changes to the database if the last write to it is at least a second ago. An idle stage
+// calls it regularly, so that committed changes do not stay only in memory.
 func (s *store) settle() error {
 	if s.committed.empty() || time.Since(s.flushed) < flushAfter {
 		return nil
@@ -312,8 +312,8 @@ func (s *store) closeView() error {
 	return err
 }
 
-// closeIter closes the iterator, because the data it iterates over changes. If a scan is using the iterator, the scan
-// closes it at its end.
+// closeIter closes the iterator. It must be called before the data changes over which the iterator runs. If a scan is
+// using the iterator, the scan closes it at its end.
 func (s *store) closeIter() error {
 	it, lent := s.it, s.lent
 	s.it, s.lent = nil, false
@@ -332,7 +332,7 @@ type State struct {
 	hot       map[string]hot
 	drops     int // the store's drops when hot was created
 	memo      any
-	memoDrops int // the store's drops when memo was last returned
+	memoDrops int // value of the store's drops when Memo last returned memo
 }
 
 // hot is a result of GetHot.
@@ -341,8 +341,9 @@ type hot struct {
 	ok    bool
 }
 
-// Work counts the operations on a store since it was opened. Steps counts the steps of the iterators of Scans. They
-// include steps over deleted records that are not compacted yet, so a scan that finds one key may take thousands.
+// Work counts the operations on a store since it was opened. Scans is the number of scans, and Steps the number of
+// steps of their iterators. Steps over deleted records that are not compacted yet count too, so a scan that finds one
+// key may take thousands of steps.
 type Work struct {
 	Gets, Sets, Deletes, Scans, Steps, Bytes uint64
 }
@@ -361,7 +362,8 @@ type kv interface {
 	deleteRange(from, to []byte) error
 	scan(prefix []byte, fn func(key, value []byte) (bool, error)) error
 	scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
-	// discards returns how often changes were discarded. It increases whenever cached values may be wrong.
+	// discards returns how often changes were discarded. When this number increases, values that were cached before may
+	// be wrong.
 	discards() int
 }
 
@@ -407,8 +409,7 @@ func (st *State) Get(key []byte) ([]byte, bool, error) {
 	return st.s.get(st.full(key))
 }
 
-// GetHot is like Get, for the few keys that nearly every entry reads. Until the value changes, it returns the cached
-// result.
+// GetHot is like Get, for the few keys that nearly every entry reads. It caches the result until the value changes.
 func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	if n := st.s.discards(); st.hot == nil || st.drops != n {
 		st.hot, st.drops = make(map[string]hot), n
@@ -423,8 +424,8 @@ func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	return v, ok, err
 }
 
-// Memo returns a pointer to a value that the fold may set, for data derived from the state. The value is set to nil
-// when changes are discarded, or when DropProject removes keys.
+// Memo returns a pointer to a value in which the fold may cache data that it derives from the state. The value is set
+// to nil when changes are discarded and when DropProject removes keys.
 func (st *State) Memo() *any {
 	if n := st.s.discards(); st.memoDrops != n {
 		st.memo, st.memoDrops = nil, n
@@ -457,7 +458,7 @@ func (st *State) DropPrefix(prefix []byte) error {
 	return st.s.deleteRange(from, upperBound(from))
 }
 
-// DropRange removes the keys from from up to, but without, to.
+// DropRange removes all keys from from up to to, but not to itself.
 func (st *State) DropRange(from, to []byte) error {
 	clear(st.hot)
 	low := bytes.Clone(st.full(from))
@@ -465,7 +466,7 @@ func (st *State) DropRange(from, to []byte) error {
 }
 
 // Scan calls fn in byte order for every key that begins with prefix, until fn returns false or an error. It returns
-// that error. Keys are those that were passed to Set.
+// that error. fn gets the keys as they were passed to Set.
 func (st *State) Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error {
 	return st.s.scan(append([]byte(nil), st.full(prefix)...), func(k, v []byte) (bool, error) { return fn(k[2:], v) })
 }
@@ -487,7 +488,7 @@ func (st *State) Put(key []byte, v any) error {
 	return st.Give(key, b)
 }
 
-// Load decodes a value that Put stored into v, and reports whether key has a value.
+// Load decodes the value of key, which Put stored, into v. It reports whether key has a value.
 func (st *State) Load(key []byte, v any) (bool, error) {
 	b, ok, err := st.Get(key)
 	if err != nil || !ok {
@@ -499,8 +500,8 @@ func (st *State) Load(key []byte, v any) (bool, error) {
 	return true, nil
 }
 
-// Key returns a key for fold state. space is the kind of the record. The parts, usually identifiers, are separated by
-// zero bytes and must not contain any.
+// Key returns a key for fold state. space is the kind of the record. The key has the parts, usually identifiers,
+// separated by zero bytes. The parts must not contain zero bytes.
 func Key(space byte, parts ...string) []byte {
 	n := 1
 	for _, p := range parts {

@@ -14,8 +14,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The state behaves like a map under random sets, deletes, drops, scans, commits, discards and
-// flushes. After it is closed or its process is killed, it is equal to the map at some commit.
+// Random sets, deletes, drops, scans, commits, discards and flushes are applied to a state and to a map. At each step,
+// both must have the same contents. After the state is closed or its process is killed, it must equal the map as it was
+// at some commit.
 func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 	defer func(d time.Duration) { learnAfter = d }(learnAfter)
 	learnAfter = 0
@@ -71,7 +72,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				}
 			}
 		}
-		// A scan shows the state at its start, whatever its callback changes.
+		// A scan must show the state as it was at the scan's start, whatever its callback changes.
 		nested := func() {
 			t.Helper()
 			var got, want []string
@@ -161,7 +162,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				same()
 				reopened++
 			default:
-				// The process was killed, and perhaps the machine.
+				// Simulate a kill of the process and, by losing unsynced data, also of the machine.
 				fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[r.IntN(3)], RNG: r})
 				s.keys.close()
 				if s, err = openStore("state", fs, stateKey); err != nil {
@@ -186,7 +187,8 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 	}
 }
 
-// A filter never excludes a key that was written, and rarely includes another key.
+// A filter must never report a written key as absent. For at most one in twenty absent keys, it may report that the key
+// may be present.
 func TestTheFilterKnowsEveryKey(t *testing.T) {
 	const n = 50_000
 	k := keyFilter{now: newFilter(n)}
@@ -207,7 +209,8 @@ func TestTheFilterKnowsEveryKey(t *testing.T) {
 	}
 }
 
-// Values read ahead by several goroutines are those that are read one by one.
+// Warm reads values ahead, in several goroutines. Each value must equal the value that Get returns. Warm must cache the
+// values that it read from the database, and no others.
 func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 	s, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
@@ -245,8 +248,8 @@ func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 	}
 }
 
-// Set stores a copy of the value. If the caller appends to a value after it passed it to Give, the stored data does not
-// change.
+// Set must store a copy of the value. The value passed to Give is not copied, but an append to a result of Get must not
+// write into it.
 func TestWhatIsSetIsCopied(t *testing.T) {
 	s, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
@@ -283,7 +286,7 @@ func TestWhatIsSetIsCopied(t *testing.T) {
 	}
 }
 
-// A snapshot copies the manifest, so the manifest does not grow with the number of flushes.
+// A snapshot copies the manifest. So the manifest must stay small after any number of flushes.
 func TestTheManifestStaysSmall(t *testing.T) {
 	fs := vfs.NewMem()
 	s, err := openStore("state", fs, nil)

@@ -47,7 +47,7 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	}
 	if s.view == nil {
 		s.view = s.db.NewIndexedBatch()
-		// pending is on top of sealed and may delete keys that sealed sets.
+		// Apply the changes in pending after those in sealed, because pending may delete keys that sealed sets.
 		err := errors.Join(s.sealed.write(s.view, nil, new([]entry)), s.pending.write(s.view, nil, new([]entry)))
 		if err != nil {
 			return err
@@ -78,8 +78,9 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	return it.Error()
 }
 
-// lend returns an iterator over a range of keys: the existing one or, while a scan is using that, a new one. When the
-// caller has finished, it sets lent to false if the iterator is still s.it, and otherwise closes the iterator.
+// lend returns an iterator over a range of keys. That is the existing iterator s.it or, while a scan is using s.it, a
+// new one. When the caller has finished, it must set s.lent to false if the iterator is s.it, and otherwise close the
+// iterator.
 func (s *store) lend(from, to []byte) (*pebble.Iterator, error) {
 	if s.it != nil && !s.lent {
 		s.it.SetBounds(from, to)
@@ -107,8 +108,11 @@ func upperBound(prefix []byte) []byte {
 // cursor is the progress of a stage in one partition.
 type cursor struct {
 	folded uint64 // ledger sequence up to which the state has every entry
-	own    uint64 // sequence of the last message on the stage's ledger subject, which the next publish must expect
-	src    uint64 // position of the input of the stage's last entry: in the intake for ingest, else in the ledger
+	// Sequence of the last message on the stage's ledger subject; the next publish must name it as the expected one.
+	own uint64
+	// Position of the input that the stage's last entry names: in the intake for ingest, in the ledger for other
+	// stages.
+	src uint64
 }
 
 func cursorKey(p int) []byte { return []byte{spaceMeta, 'c', byte(p)} }
@@ -145,7 +149,7 @@ func outboxKey(p int, src uint64) []byte {
 	return k
 }
 
-// quietLogger discards Pebble's log messages. Errors are also returned by Pebble's methods.
+// quietLogger discards Pebble's log messages. No error is lost, because Pebble's methods also return the errors.
 type quietLogger struct{}
 
 func (quietLogger) Infof(string, ...any)  {}
@@ -154,7 +158,7 @@ func (quietLogger) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("pebble: "+format, args...))
 }
 
-// discard drops all changes since the last commit, the sealed ones too.
+// discard drops all changes since the last commit: the pending and the sealed ones.
 func (s *store) discard() error {
 	s.drops++
 	s.pending, s.sealed = layer{}, layer{}

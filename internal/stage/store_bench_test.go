@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// BenchmarkStore measures the cost of a fold's changes until they are in the database, for batches
-// of 50 inputs with 20 changes each, and for single inputs.
+// BenchmarkStore measures what a fold's changes cost until they are in the database. It does so for batches of 50
+// inputs, and for single inputs. Each input makes 20 changes.
 func BenchmarkStore(b *testing.B) {
 	for _, size := range []struct {
 		name   string

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// marks has the result of the retention stage's trim and trimmed entries in partition 0, which announce that ledger
-// entries are removed. Invalid messages there are ignored.
+// marks has what the retention stage announced: up to which sequence ledger entries may have been removed. The
+// announcements are entries of type trim and trimmed in partition 0. Invalid messages there are ignored.
 type marks struct {
 	seq     uint64 // sequence of the last message that was read
 	trimmed uint64 // ledger entries up to this sequence may have been removed; 0: none
@@ -40,15 +40,15 @@ func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(e
 }
 
 // Trimmed returns the ledger sequence up to which old entries may have been removed, or 0. The stream's first sequence
-// does not show it, because the last entry of each subject is not removed.
+// does not show that, because a trim leaves the last entry of each subject.
 func Trimmed(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	var m marks
 	err := m.read(ctx, js, nil)
 	return m.trimmed, err
 }
 
-// Hole returns the ledger sequence up to which entries may have been removed, as Trimmed does, but only if an entry
-// between from and that sequence is missing. Otherwise it returns 0.
+// Hole returns the same sequence as Trimmed, but only if the ledger lacks an entry between from and that sequence. If
+// none is missing there, it returns 0.
 func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, error) {
 	trimmed, err := Trimmed(ctx, js)
 	if err != nil || trimmed < from {
@@ -70,8 +70,8 @@ func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool
 	if st.CachedInfo().State.FirstSeq > from {
 		return true, nil
 	}
-	// Count the entries after to first. Entries that are added in the meantime then only increase the second count.
-	// Then a missing entry may be overlooked, but no entry is wrongly reported as missing.
+	// First count the entries after to. If entries are added before the second count, only the second count includes
+	// them. So a missing entry may be overlooked, but no existing entry is reported as missing.
 	behind, err := pendingFrom(ctx, js, to+1)
 	if err != nil {
 		return false, err
@@ -89,7 +89,7 @@ func pendingFrom(ctx context.Context, js jetstream.JetStream, seq uint64) (uint6
 		return 0, fmt.Errorf("counting the entries of %s from %d on: %w", streams.LedgerStream, seq, err)
 	}
 	n := c.CachedInfo().NumPending
-	// If this fails, the server removes it later.
+	// If this fails, the server removes the consumer later.
 	_ = js.DeleteConsumer(ctx, streams.LedgerStream, c.CachedInfo().Name)
 	return n, nil
 }
@@ -98,8 +98,8 @@ func pendingFrom(ctx context.Context, js jetstream.JetStream, seq uint64) (uint6
 const guardEvery = 5 * time.Second
 
 // guard returns an error if entries were trimmed before this process read them. read is the ledger sequence up to which
-// the process has read. A process that folds the ledger again, or that was disconnected, may continue after entries
-// that were removed in the meantime. Its reader does not notice that they are missing.
+// the process has read. If a process folds the ledger again, or was disconnected, entries may be removed before it
+// reads them. Its reader then continues after them without an error, so guard must check.
 //
 // At the last successful guard, everything up to whole had been read. So no entry after whole may be missing. guard
 // counts the entries in the ledger and does not rely on the announcements, because a process with the retention
@@ -158,8 +158,8 @@ func (s *store) sync() error {
 	return nil
 }
 
-// trimOf returns the announcement in a trim entry: which entries will be removed. It returns nil for other entries,
-// and for a trim entry that revokes an earlier announcement.
+// trimOf returns what a trim entry announces: which entries will be removed. It returns nil for entries of another
+// type, and for a trim entry that revokes an earlier announcement.
 func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 	if e.Type != streams.TypeTrim || e.Stage != streams.StageRetention {
 		return nil
@@ -176,8 +176,8 @@ func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 	return b
 }
 
-// secured returns the entry that answers the trim entry with an id: the state has folded the ledger up to sequence
-// folded, and is on disk.
+// secured returns the entry that answers the trim entry with the given id. It says that the state has folded the ledger
+// up to sequence folded, and is on disk.
 func secured(id string, folded uint64) (*Output, error) {
 	return NewOutput(streams.TypeSecured, streams.SystemProject, &streams.SecuredEntry{ID: id, Folded: folded})
 }

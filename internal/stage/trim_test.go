@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// retention writes the announcements of a trimming retention stage.
+// retention stands in for the retention stage: it writes trim and trimmed entries and purges the ledger.
 type retention struct {
 	t  *testing.T
 	js jetstream.JetStream
@@ -80,7 +80,7 @@ func (r *retention) purge(upTo uint64) {
 	}
 }
 
-// secured waits until a stage has answered in every partition.
+// secured waits until stage name has answered the trim entry id in every partition, with a sequence of at least upTo.
 func secured(t *testing.T, srv *natstest.Server, name, id string, upTo uint64) {
 	t.Helper()
 	natstest.Eventually(t, time.Minute, name+" has its state on disk", func() bool {
@@ -115,7 +115,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(srv.Ledger()) == n })
 	last := srv.Ledger()[n-1].Seq
 
-	// A group that has folded none of the entries that it will need.
+	// This group has never run, so it has folded none of the entries that will be trimmed.
 	late := stage.Config{Name: "sentinel-late", Conn: srv.Connect(), Dir: filepath.Join(t.TempDir(), "late")}
 
 	r.announce("t1", last, 0)
@@ -130,8 +130,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		}
 	}
 
-	// A stage that folded the trimmed entries continues, also after a crash that lost unsynced
-	// writes: the state that a stage reported as synced is on disk.
+	// A stage that folded the trimmed entries must continue after a restart, with the state that it reported as synced.
 	a.stop()
 	b.stop()
 	a, b = start(t, in, ingest), start(t, group, runGroup)
@@ -143,7 +142,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		return strings.Contains(string(l[len(l)-1].Body), `{"of":120}`) && l[len(l)-1].Stage == "sentinel-test"
 	})
 
-	// A stage that did not fold them reports an error, and publishes nothing.
+	// A stage that did not fold the trimmed entries must stop with an error and publish nothing.
 	if err := end(start(t, late, runGroup)); !isTrimmed(err, "sentinel-late") {
 		t.Errorf("a group that comes late: %v", err)
 	}
@@ -160,7 +159,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		t.Errorf("it wrote %d entries", now-before)
 	}
 
-	// The snapshot that it left restores it, from its own folder or a copy.
+	// The stage's folder is lost. Restore must make the state from the stage's snapshot.
 	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, stage.SnapshotDir(group.Dir),
 		group.Dir); err != nil {
 		t.Fatal(err)
@@ -180,7 +179,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		t.Errorf("%d entries differ", d)
 	}
 
-	// A snapshot from before the trimmed entries does not.
+	// Restore must refuse a snapshot that was made before entries were trimmed that the snapshot has not folded.
 	old := filepath.Join(t.TempDir(), "old.snapshot")
 	if err := os.CopyFS(old, os.DirFS(stage.SnapshotDir(group.Dir))); err != nil {
 		t.Fatal(err)
@@ -202,7 +201,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	}
 }
 
-// end is the error that a process ends with by itself.
+// end waits until a process ends by itself, and returns the process's error.
 func end(p *process) error {
 	err := <-p.done
 	p.done = nil
@@ -214,7 +213,7 @@ func isTrimmed(err error, name string) bool {
 	return errors.As(err, &t) && t.Stage == name
 }
 
-// slowReader delays a fold, so that the ledger is trimmed while it reads.
+// slowReader is a watcher that waits at one entry, so that the test can trim the ledger during the fold.
 type slowReader struct {
 	watcher
 	at   uint64
@@ -230,8 +229,8 @@ func (s *slowReader) Step(st *stage.State, e *streams.Entry) (*stage.Output, err
 	return s.watcher.Step(st, e)
 }
 
-// A stand-by that lost its disk folds the ledger again while it is trimmed. Its reader continues
-// after the hole without an error.
+// A stage without state folds the ledger while the ledger is trimmed. Its reader continues after the removed entries
+// without an error. The stage must notice that entries are missing, stop, and publish nothing.
 func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 	srv := natstest.Start(t)
 	r := newRetention(t, srv)
@@ -262,8 +261,8 @@ func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 	}
 }
 
-// A machine loses power right after a stage has reported its state as synced. The state must be on
-// disk, because the entries to fold it again are trimmed.
+// The machine loses power right after a stage has reported its state as synced, and the ledger is trimmed. After a
+// restart, the stage must continue from the state on disk, because it cannot fold the trimmed entries again.
 func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
 	srv := natstest.Start(t)
 	r, nc := newRetention(t, srv), srv.Connect()
@@ -302,8 +301,9 @@ func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
 	}
 }
 
-// A message on a stage's own subject that is not an entry moves the stage's fence and has no other
-// effect. The stage finds the fence again and continues, now and after a restart.
+// The ledger gets a message on a stage's own subject that is not an entry. The server then expects that message's
+// sequence from the stage's next publish. The stage must find out the sequence and continue, at once and after a
+// restart.
 func TestPromiseC22AMessageInAStagesOwnNameDoesNotStopIt(t *testing.T) {
 	srv := natstest.Start(t)
 	nc, dirs, n := srv.Connect(), [2]string{t.TempDir(), t.TempDir()}, 0

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// neighbours returns the names of n projects of one partition.
+// neighbours returns the names of n projects in the partition of project flood.
 func neighbours(n int) (names []string) {
 	p := streams.PartitionOf("flood")
 	for i := 0; len(names) < n; i++ {
@@ -28,7 +28,7 @@ func neighbours(n int) (names []string) {
 	return names
 }
 
-// brief is an echo whose entries have the number that a message begins with, and not its data.
+// brief is an echo whose entry for a message has only the number at the beginning of the message's data.
 type brief struct{ echo }
 
 func (b *brief) Admit(_ *stage.State, m *stage.Message) (*stage.Admission, error) {
@@ -41,9 +41,8 @@ func briefly(ctx context.Context, cfg stage.Config) error {
 	return stage.RunIntake(ctx, cfg, &brief{}, nil)
 }
 
-// Projects of one partition take turns. Each message is decided once, and the messages of a project
-// are decided in order, with messages of all sizes, and with processes that stop, lose their state
-// or are replaced.
+// Projects of one partition take turns. Messages have all sizes, and processes stop, lose their state or are replaced.
+// Each message must be decided once, and the messages of a project in order.
 func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -62,7 +61,7 @@ func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 		total++
 		return e
 	}
-	// feed publishes messages: a flood of one project, and some messages of the others in between.
+	// feed publishes a flood of messages of one project, with some messages of the other projects in between.
 	feed := func() {
 		flood := projects[r.IntN(len(projects))]
 		for range 300 {
@@ -145,9 +144,9 @@ func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 	}
 }
 
-// A project's proposal does not wait for the backlog of another project of its partition. It is
-// decided after a few large messages. A process that takes over then decides the rest of the
-// backlog, which the proposal overtook.
+// A project has a backlog of large messages, and then another project of its partition sends a proposal. The proposal
+// must be decided before three quarters of the backlog. Another process then takes over, and must decide the rest of
+// the backlog in order.
 func TestPromiseC21AProjectDoesNotWaitForAnotherOneOfItsPartition(t *testing.T) {
 	const n, size = 60, 900_000
 	srv := natstest.Start(t)
@@ -166,7 +165,7 @@ func TestPromiseC21AProjectDoesNotWaitForAnotherOneOfItsPartition(t *testing.T) 
 		t.Fatal(err)
 	}
 	cfg := stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}
-	// The first process stops when it has decided the proposal.
+	// The first process stops as soon as it has published the proposal's entry.
 	ctx, end := context.WithCancel(t.Context())
 	halting := func(_ context.Context, cfg stage.Config) error {
 		cfg.Published = func(e *streams.Entry, _ any) {
@@ -180,7 +179,8 @@ func TestPromiseC21AProjectDoesNotWaitForAnotherOneOfItsPartition(t *testing.T) 
 	<-ctx.Done()
 	first.stop()
 	before := len(srv.Ledger())
-	// The stage reads 32 MiB ahead, which are 37 of them, before it has read the proposal.
+	// The stage holds at most 32 MiB of the large messages in memory, which are 37 of them, before it reads the
+	// proposal.
 	if before > n*3/4 {
 		t.Errorf("%d of %d large messages were decided before the other project's proposal or with it", before, n)
 	}
@@ -200,7 +200,7 @@ func TestPromiseC21AProjectDoesNotWaitForAnotherOneOfItsPartition(t *testing.T) 
 	}
 }
 
-// slowBrief takes time for each message of the flood until it has admitted another one.
+// slowBrief is a brief that takes 250 ms for each message until it has admitted a message of project other.
 type slowBrief struct {
 	brief
 	other string
