@@ -10,7 +10,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Bodies of ledger entries. A stage decides on an entry only by the entry's body and by earlier ledger entries.
+// This file has the bodies of ledger entries. When a stage decides on an entry, it uses only the entry's body and
+// earlier ledger entries.
 
 // EntryHead has the fields that the bodies of all ingest entries have in common.
 type EntryHead struct {
@@ -18,28 +19,28 @@ type EntryHead struct {
 	Agent   string `json:"agent,omitzero"`
 	Session string `json:"session,omitzero"`
 	User    string `json:"user,omitzero"`
-	// DataSubject is the data subject of the entry, besides User. An entry that ingest
-	// writes about beliefs without an event names the data subject of the beliefs. Such an
-	// entry never concerns two data subjects.
+	// DataSubject is the data subject of the entry, besides User. If ingest writes an entry about beliefs without an
+	// event, the entry names the beliefs' data subject. The beliefs in such an entry never have two data subjects.
 	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's time. It is the time stamp of the intake stream, or virtual time in
 	// synthetic projects. It never runs backwards within a partition.
 	Time time.Time `json:"time"`
 	// Intake is the event's sequence in LZ_INTAKE. A proposal that the front offered to ingest directly is not in the
-	// intake. For this, Intake is the sequence of the intake's last message plus an index (stage.Message.Place).
+	// intake. Its Intake is one number made from the sequence of the intake's last message and an index
+	// (stage.Message.Place).
 	Intake uint64 `json:"intake"`
-	// Print and Print2 are hashes of the event. They distinguish a repeat of the event from a
-	// different event with the same id.
+	// Print and Print2 are hashes of the event. If a later event has the same id, they tell whether it is a repeat of
+	// this event or a different one.
 	Print  uint64 `json:"print,omitzero"`
 	Print2 uint64 `json:"print2,omitzero"`
-	// Trace is the traceparent that the event was sent with.
+	// Trace is the W3C traceparent header that the event was sent with.
 	Trace string `json:"traceparent,omitzero"`
 	// Reuses is empty unless an earlier event had the same id. Then Reuses is the id that the event
 	// was sent with, and ID is an id that ingest made.
 	Reuses string `json:"reuses,omitzero"`
 }
 
-// Common returns h itself, so that the head of any body that embeds EntryHead can be read.
+// Common returns h itself, so that code can read the head of any body that embeds EntryHead.
 func (h *EntryHead) Common() *EntryHead { return h }
 
 // Sent returns the id that the event was sent with.
@@ -48,12 +49,12 @@ func (h *EntryHead) Sent() string { return cmp.Or(h.Reuses, h.ID) }
 // BeliefRef is the state of a belief when an entry was written.
 type BeliefRef = beliefs.Belief
 
-// ClaimEntry is a claim that an event made, and the belief it became.
+// ClaimEntry is a claim that an event made, and the belief that was made from the claim.
 type ClaimEntry = beliefs.Claim
 
 // DisclosureEntry is the body of a privileged recall that an authorized key signed, and the result of this recall. The
-// result is for people and is not put into an agent's context. If Look is set, the entry is an unsigned privileged look
-// instead.
+// result is for people and is not put into an agent's context. If Look is set, the entry is a privileged look instead
+// (see Look), which is not signed.
 type DisclosureEntry struct {
 	RecallEntry
 	Text   string     `json:"text"` // the signer's reason
@@ -61,10 +62,9 @@ type DisclosureEntry struct {
 	Look   *Look      `json:"look,omitzero"`
 }
 
-// Unseen is a rejected observation. The agent may have been shown its content although no sentinel
-// judged it.
+// Unseen describes a rejected observation. No sentinel judged its content, but the agent may have been shown it.
 type Unseen struct {
-	ID     string         `json:"id,omitzero"` // the id as sent, if it could be read
+	ID     string         `json:"id,omitzero"` // the event's id as it was sent, if it could be read
 	Origin beliefs.Origin `json:"origin,omitzero"`
 	Intake uint64         `json:"intake"`
 	Code   Code           `json:"code"`
@@ -74,36 +74,36 @@ type Unseen struct {
 	Scope string `json:"scope,omitzero"`
 }
 
-// The values of Unseen.Scope. UnseenSession means that further proposals of one session are held,
-// because the rejected observation names this session. UnseenAgent means that the proposals of all
-// sessions of the agent are held, because no session could be read from the observation.
+// The values of Unseen.Scope. UnseenSession means that later proposals of one session are held, because the rejected
+// observation names that session. UnseenAgent means that later proposals of all sessions of the agent are held, because
+// no session could be read from the observation.
 const (
 	UnseenSession = "session"
 	UnseenAgent   = "agent"
-	// UnseenExpired means that there is no rejected observation. The session was silent for so long that an expiry
-	// dropped its user's words.
+	// UnseenExpired means that there is no rejected observation. Later proposals of a session are held, because it was
+	// silent for so long that an expiry dropped its user's words.
 	UnseenExpired = "expired"
 )
 
 // Limits of one chunk of a re-audit.
 const (
 	MaxAudited      = 256
-	MaxAuditedBytes = 256 << 10 // a chunk ends with the belief that reaches this encoded size
+	MaxAuditedBytes = 256 << 10 // encoded size in bytes; the belief with which a chunk reaches it is the chunk's last
 )
 
-// BeliefsEntry is a chunk of a re-audit: beliefs of one project that may be served, which sentinels judge again by the
-// rules in force. It is not a proposal.
+// BeliefsEntry is a chunk of a re-audit: servable beliefs of one project, which sentinels judge again by the rules in
+// force. It is not a proposal.
 type BeliefsEntry struct {
 	EntryHead
 	// Run identifies the re-audit by its cause: "rules " and a digest, or "schedule " and a time.
 	Run   string `json:"run"`
 	Index int    `json:"index"`         // number of the chunk, from 0, over all projects of the partition
 	Last  bool   `json:"last,omitzero"` // this is the partition's last chunk
-	// Next is the project and the belief after which the next chunk begins.
+	// Next names the project and the belief after which the next chunk begins.
 	Next [2]string `json:"next"`
-	// Named is set in the second of two passes. The first pass audits the beliefs without a data
-	// subject. The second audits those of one data subject after another. Of is the data subject of
-	// Next.
+	// A re-audit has two passes. The first one audits the beliefs without a data subject. The second one audits the
+	// beliefs of one data subject after another. Named is set in the second pass. Of is then the data subject of the
+	// belief in Next.
 	Named   bool            `json:"named,omitzero"`
 	Of      Person          `json:"of,omitzero"`
 	Beliefs []AuditedBelief `json:"beliefs,omitzero"`
@@ -112,22 +112,23 @@ type BeliefsEntry struct {
 // AuditedBelief is a belief as it is at the time of a re-audit.
 type AuditedBelief struct {
 	BeliefRef
-	Agent     string         `json:"agent,omitzero"`
-	Session   string         `json:"session,omitzero"`
-	Tool      string         `json:"tool,omitzero"`
-	Category  string         `json:"category,omitzero"`
-	Channel   string         `json:"channel,omitzero"`
-	Writer    beliefs.Origin `json:"writer,omitzero"` // origin of the write, if the belief is a memory
+	Agent    string `json:"agent,omitzero"`
+	Session  string `json:"session,omitzero"`
+	Tool     string `json:"tool,omitzero"`
+	Category string `json:"category,omitzero"`
+	Channel  string `json:"channel,omitzero"`
+	// Origin of the memory write from which the belief was made; empty if the belief is not a memory.
+	Writer    beliefs.Origin `json:"writer,omitzero"`
 	Inherited beliefs.Origin `json:"inherited,omitzero"`
 	Content   string         `json:"content"`
 	Features  text.Features  `json:"features,omitzero"`
-	// Partial is set if Content is not the whole text. Only the beginning of texts that were read
-	// long ago is kept.
+	// Partial is set if Content is not the whole text. Of texts that were read long ago, the pipeline keeps only the
+	// beginning.
 	Partial bool `json:"partial,omitzero"`
 }
 
-// RejectedEntry is the body of the entry of an event that was not admitted. It has the event's
-// original bytes.
+// RejectedEntry is the body of the entry of an event that was not admitted. It has the event's original bytes, or the
+// beginning of them.
 type RejectedEntry struct {
 	EntryHead
 	Subject string         `json:"subject"`
@@ -138,19 +139,19 @@ type RejectedEntry struct {
 	Unseen  bool           `json:"unseen"`           // further proposals of the session are held
 	Raw     []byte         `json:"raw,omitzero"`     // base64
 	Headers string         `json:"headers,omitzero"` // the message's headers, one per line
-	// Size is the size of the message's data in bytes, and Digest the digest of all of it. They are
-	// set if Raw is only the beginning of the data, or left out.
+	// If Raw has only the beginning of the data, or nothing, Size is the size of the whole data in bytes, and Digest is
+	// the digest of the whole data.
 	Size   int    `json:"size,omitzero"`
 	Digest string `json:"digest,omitzero"`
 }
 
-// RepeatEntry is the body of the entry of an event that arrived before with the same id and bytes.
+// RepeatEntry is the body of the entry for a repeat: an event with the same id and the same bytes as an earlier event.
 type RepeatEntry struct {
 	EntryHead
 	Kind  Kind   `json:"event_kind"`
 	First uint64 `json:"first"` // intake sequence of the first event
-	// Differs is set in entries of earlier versions if the repeat differed from the first event.
-	// This version accepts such an event under an id that ingest makes, see EntryHead.Reuses.
+	// Differs is set only by earlier versions. It says that the repeat differed from the first event. This version
+	// accepts such an event under an id that ingest makes, see EntryHead.Reuses.
 	Differs bool `json:"differs,omitzero"`
 }
 
@@ -176,36 +177,36 @@ type Alert struct {
 	Detail     map[string]any `json:"detail,omitzero"`
 	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine, mask, annotate or spotlight
 	Mode       string         `json:"mode"`   // enforce or shadow
-	// Exception is the id of the exception that cancels the effect. It is empty if none applies.
+	// Exception is the id of the exception that cancels the effect. If no exception applies, it is empty.
 	Exception string `json:"exception,omitzero"`
-	// Path leads from a proposal to the content that caused the finding.
+	// Path leads from a proposal to the content that caused the finding, by way of ids.
 	Path  []string  `json:"path,omitzero"`
-	Error string    `json:"error,omitzero"` // set if the rule failed and its on_error effect applied
+	Error string    `json:"error,omitzero"` // error message, if the rule failed and its on_error effect applied instead
 	Count uint64    `json:"count"`          // how often the rule has found this so far
 	Time  time.Time `json:"time"`
 }
 
-// AlertsEntry is the body of a sentinel's findings on an entry that is not a proposal. The entry's
-// Src is the position of the entry that was judged.
+// AlertsEntry is the body of a sentinel's findings on an entry that is not a proposal. The Src of an AlertsEntry is the
+// position of the entry that was judged.
 type AlertsEntry struct {
 	Group  string  `json:"group"`
 	Digest string  `json:"digest"` // of the rule set
 	Alerts []Alert `json:"alerts"`
-	// Answers and Intake are set in the arbiter's alerts about a resolution. Answers is the id of the
+	// Answers and Intake are set in the arbiter's alerts about a signed resolution of a hold. Answers is the id of the
 	// resolution, and Intake is the resolution's sequence in the intake.
 	Answers string `json:"answers,omitzero"`
 	Intake  uint64 `json:"intake,omitzero"`
 }
 
-// AssessmentEntry is the one answer of a sentinel group to a proposal. The entry's Src is the
-// position of the proposal's entry.
+// AssessmentEntry is the answer of a sentinel group to a proposal. Each group gives one answer. The Src of an
+// AssessmentEntry is the position of the proposal's entry.
 type AssessmentEntry struct {
 	Group   string  `json:"group"`
 	Digest  string  `json:"digest"`
 	Verdict Verdict `json:"verdict"`
 	Alerts  []Alert `json:"alerts,omitzero"`
-	// Rests is the untrusted content from which, according to the group, the action's arguments come. A group may list
-	// such content even if its verdict is allow: earlier alerts on the content then apply to the action.
+	// Rests is the untrusted content from which, according to the group, the action's arguments come. Earlier alerts on
+	// this content apply to the action too. So a group may list content even if its verdict is allow.
 	Rests []Rest `json:"rests,omitzero"`
 }
 
@@ -229,7 +230,8 @@ type Reason struct {
 	Digest  string  `json:"digest,omitzero"`
 	Group   string  `json:"group,omitzero"`
 	Alert   string  `json:"alert,omitzero"`
-	// Path leads from the action to the content that caused the reason: action, belief, observation, source.
+	// Path has the ids that lead from the action to the content that caused the reason: action, belief, observation,
+	// source.
 	Path []string `json:"path,omitzero"`
 	// Entry is the ledger sequence of the finding that caused the reason, if the finding is older than the proposal.
 	Entry uint64 `json:"entry,omitzero"`
@@ -254,14 +256,14 @@ type TextEffect struct {
 type VerdictEntry struct {
 	Proposal uint64 `json:"proposal"` // ledger sequence
 	// Intake is the sequence of the intake message that this entry answers: the proposal, a later repeat of the
-	// proposal (Again), or the resolution of its hold. Also has the sequences of the repeats that arrived before the
-	// first verdict, at most 64. This entry answers them too.
+	// proposal (Again), or the resolution of its hold. Also has the sequences of repeats that arrived before the first
+	// verdict, at most 64. This entry answers these repeats too.
 	Intake uint64   `json:"intake,omitzero"`
 	Also   []uint64 `json:"also,omitzero"`
 	Type   Type     `json:"type"`
 	ID     string   `json:"id"`
-	// Reuses is empty unless an earlier event had the same id. Then it is the id that the proposal was sent with, and
-	// ID is an id that ingest made.
+	// Reuses is empty unless an earlier event had the same id. Then Reuses is the id that the proposal was sent with,
+	// and ID is an id that ingest made.
 	Reuses   string     `json:"reuses,omitzero"`
 	Agent    string     `json:"agent"`
 	Session  string     `json:"session,omitzero"`
@@ -278,45 +280,45 @@ type VerdictEntry struct {
 	Learn    bool       `json:"learn,omitzero"`    // the verdict is recorded, not enforced
 	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: the verdict that would have been enforced
 	Belief   *BeliefRef `json:"belief,omitzero"`   // for a memory write: the belief after the verdict
-	// Texts are the effects on the texts that a recall returns. In learn mode they are recorded but
-	// not applied.
+	// Texts are the effects on the texts that a recall returns. In learn mode, these effects are recorded but not
+	// applied.
 	Texts []TextEffect `json:"texts,omitzero"`
-	// Withheld are beliefs that a recall found and that are left out of the answer, for one of two reasons: the belief
-	// differs from its ledger entry (such a belief is left out in learn mode too), or a finding that nobody cleared
-	// applies to it.
+	// Withheld are beliefs that a recall found and that the answer leaves out. There are two reasons. Either the belief
+	// differs from its ledger entry; such a belief is left out in learn mode too. Or a finding applies to the belief
+	// that nobody has cleared.
 	Withheld []Refusal `json:"withheld,omitzero"`
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
 	Again    bool      `json:"again,omitzero"`  // the entry answers a repeat that came after the verdict
-	Late     bool      `json:"late,omitzero"`   // the entry tightens a verdict that was already given
-	Denied   string    `json:"denied,omitzero"` // the open hold that this late verdict ended
+	Late     bool      `json:"late,omitzero"`   // the entry replaces an earlier verdict on the proposal by a stricter one
+	Denied   string    `json:"denied,omitzero"` // id of the open hold that this late, stricter verdict ended
 	// Alert is raised if a finding came too late to stop anything, or if beliefs were withheld.
 	Alert *Alert    `json:"alert,omitzero"`
 	Time  time.Time `json:"time"` // ledger time of the entry that led to this verdict
 	// Resolved is set once a person has resolved the hold.
 	Resolved *Resolved `json:"resolved,omitzero"`
-	// Replaces is the hold that was cancelled because this proposal edits its action.
+	// Replaces is the hold of an earlier proposal. The hold was cancelled because this proposal edits the held action.
 	Replaces string `json:"replaces,omitzero"`
-	// Answers is the id of the signed resolution that caused this entry. It is empty for other entries.
+	// Answers is the id of the signed resolution of a hold that caused this entry. If none caused it, Answers is empty.
 	Answers string `json:"answers,omitzero"`
 	// Confidence is the agent's stated confidence in the action, from 0 to 1.
 	Confidence *float64 `json:"confidence,omitzero"`
-	// Sources are the sources that the user named and whose text the held action follows. A person may approve one of
-	// these sources together with the hold.
+	// Sources are sources that the user named. The held action follows their text. When a person approves the hold, the
+	// person may also approve one of these sources.
 	Sources []intent.Grounds `json:"sources,omitzero"`
-	// Covered is the approval of a source that allows the action.
+	// Covered names the approval of a source because of which this action is allowed.
 	Covered *SourceUse `json:"covered,omitzero"`
 }
 
-// CalibrationEntry compares an agent's stated confidence with the outcomes of its actions of one
-// class. It takes into account the outcomes up to the entry from which it was made.
+// CalibrationEntry compares an agent's stated confidence with the outcomes of its actions of one class. It takes into
+// account all outcomes up to the outcome that caused this entry.
 type CalibrationEntry struct {
 	Agent string `json:"agent"`
 	Class string `json:"class"` // policy entry that set the actions' level
 	Total uint64 `json:"total"` // outcomes so far; the report covers the latest of them
-	// Was is set if the agent was over-confident in this class by the previous calibration entry.
+	// Was is set if the previous calibration entry said that the agent was over-confident in this class.
 	Was   bool      `json:"was_over_confident,omitzero"`
 	Time  time.Time `json:"time"`
-	Alert *Alert    `json:"alert,omitzero"` // raised if the agent became over-confident in this class with this outcome
+	Alert *Alert    `json:"alert,omitzero"` // raised if, with this outcome, the agent became over-confident in this class
 	calibration.Report
 }
 
@@ -326,8 +328,8 @@ type DueEntry struct {
 	Proposal uint64    `json:"proposal,omitzero"` // proposal whose deadline passed
 	Hold     string    `json:"hold,omitzero"`     // hold that expires
 	Reaudit  bool      `json:"reaudit,omitzero"`  // a scheduled re-audit is due
-	// Recheck is a belief or source with a new finding. The next open hold that depends on it is checked again. The holds
-	// are checked in the order of their ids; After is the last one that was checked.
+	// Recheck is a belief or source with a new finding. This entry makes the arbiter check one open hold that depends
+	// on it again. Holds are checked in the order of their ids. After is the last hold that was checked before.
 	Recheck string `json:"recheck,omitzero"`
 	After   string `json:"after,omitzero"`
 }
@@ -372,15 +374,16 @@ type ApprovedSource struct {
 	Expires time.Time `json:"expires"`
 }
 
-// SourceUse says by which approval of a source an action is allowed.
+// SourceUse names the approval of a source because of which an action is allowed, and counts the actions that it has
+// allowed.
 type SourceUse struct {
-	Hold   string `json:"hold"`   // the hold with which the source was approved
+	Hold   string `json:"hold"`   // id of the hold with which the source was approved
 	Digest string `json:"digest"` // of the source's content
 	By     string `json:"by"`     // name of the signing key
 	Key    string `json:"key"`    // the pinned key
 	Entry  uint64 `json:"entry"`  // ledger sequence of the signed resolution
-	Number int    `json:"number"` // how many actions the approval has covered, with this one
-	// Actions is the maximum number of actions of the approval.
+	Number int    `json:"number"` // how many actions the approval has allowed so far, including this one
+	// Actions is the maximum number of actions that the approval allows.
 	Actions int `json:"actions"`
 }
 
@@ -401,14 +404,15 @@ const (
 	HoldDenied    = "denied"    // a later finding denied the action
 )
 
-// ResolutionEntry is the body of a signed resolution of a hold, as ingest received it. Ingest has
-// verified nothing in it. The arbiter verifies it and answers with a verdict or an alert.
+// ResolutionEntry is the body of a signed resolution of a hold, as ingest received it. Ingest has not verified it. The
+// arbiter verifies it and answers with a verdict or an alert.
 type ResolutionEntry struct {
 	EntryHead
 	Hold string `json:"hold"`
 	Note string `json:"note"`          // clipped to MaxResolution
-	Size int    `json:"size,omitzero"` // size of the note, if it was clipped
+	Size int    `json:"size,omitzero"` // size of the whole note in bytes, if the note is clipped
 }
 
-// MaxResolution is the maximum size of a signed resolution in the ledger, in bytes.
+// MaxResolution is the maximum size in bytes of a signed resolution that the ledger stores whole. A longer one is
+// clipped.
 const MaxResolution = 40 << 10

@@ -7,28 +7,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ApproveTools is the action by which a host asks a person to accept the tools of a server. Its
-// arguments are ApproveToolsArgs. Once the action is allowed, later catalogues of the server are
-// compared with the accepted one.
+// ApproveTools is the action by which a host asks a person to accept the tools of a server. Its arguments are
+// ApproveToolsArgs. Once the action is allowed, later catalogues of the server are compared with the accepted one, so
+// that a changed tool is noticed.
 const ApproveTools = "mcp.approve_tools"
 
 // ApproveToolsArgs are the arguments of ApproveTools.
 type ApproveToolsArgs struct {
 	Server string `json:"server"`
-	// Digest is the CatalogueDigest of the whole catalogue, as the server's latest tools event gave
-	// it.
+	// Digest is the CatalogueDigest of the whole catalogue that the server's latest tools event has.
 	Digest string         `json:"digest"`
 	Tools  []ApprovedTool `json:"tools"`
-	// Instructions are the server's instructions on its tools, cut if they are long. Digest covers
-	// all of them.
+	// Instructions are the server's instructions on its tools, clipped if they are long. Digest covers the whole
+	// instructions.
 	Instructions string `json:"instructions,omitzero"`
-	// Command is the program and arguments that the host started the server with, secrets masked. A
-	// server with the same name and another command is a different server.
+	// Command is the program and arguments that the host started the server with, with secrets masked. A server with
+	// the same name and another command is a different server.
 	Command []string `json:"command,omitzero"`
 }
 
-// Binding identifies the catalogue together with the command that starts its server. Levels
-// are accepted for a binding, and actions name the binding.
+// Binding identifies the catalogue together with the command that starts its server. A person accepts the levels of
+// tools for a binding. An action names the binding in its field Catalogue.
 func (a *ApproveToolsArgs) Binding() string {
 	if len(a.Command) == 0 {
 		return a.Digest
@@ -36,7 +35,7 @@ func (a *ApproveToolsArgs) Binding() string {
 	return Digest([]byte(a.Digest + "\x00" + strings.Join(a.Command, "\x00")))
 }
 
-// ApprovedTool is what a person sees of a tool before accepting it.
+// ApprovedTool is the part of a tool that a person is shown before accepting the tool.
 type ApprovedTool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitzero"`

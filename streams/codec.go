@@ -31,11 +31,11 @@ func Marshal(v any) ([]byte, error) {
 	return withJSON(v, bytes.Clone)
 }
 
-// Size returns the number of bytes of the encoding of v.
+// Size returns the size of the JSON encoding of v, in bytes.
 func Size(v any) (int, error) { return withJSON(v, func(b []byte) int { return len(b) }) }
 
-// buffers is a pool of buffers for encodings. The codec's own pool drops a large buffer when small values are encoded
-// in between.
+// buffers is a pool of buffers for encodings. The pool of the codec itself drops a large buffer when small values are
+// encoded after a large one.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // withJSON encodes v and returns the result of use, which must not retain the encoding.
@@ -55,7 +55,7 @@ func withJSON[T any](v any, use func(encoding []byte) T) (out T, err error) {
 // errors. Unknown fields are ignored.
 func Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v, codecOptions) }
 
-// errVariant reports a name that is a variant of a known name.
+// errVariant reports a member name that differs from a known name only in letter case, dashes or underscores.
 var errVariant = errors.New(
 	"a member name differs from a known one only in letter case, dashes or underscores: use the documented spelling")
 
@@ -106,7 +106,7 @@ func oddNames(data []byte) bool {
 	return false
 }
 
-// DescribeJSON returns the message of a decoding error on one line, beginning with the place in the
+// DescribeJSON returns the message of a JSON decoding error on one line. The message begins with the place in the
 // document.
 func DescribeJSON(err error) string {
 	var sem *json.SemanticError

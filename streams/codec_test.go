@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// BenchmarkCodec compares the codec in use with the standard library, on a typical ledger entry
-// with 1 KiB of content.
+// BenchmarkCodec compares the package's JSON codec with the standard library, on a typical ledger entry with 1 KiB of
+// content.
 func BenchmarkCodec(b *testing.B) {
 	content := strings.Repeat("The quarterly report of \"Müller & Söhne\" is due on the 14th; Dana reviews it.\n", 13)
 	e := &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "o1", Agent: "agent", Session: "s1",

@@ -27,11 +27,11 @@ import (
 // CommandHeader is the first line of every signed command.
 const CommandHeader = "lazaret/command/v1"
 
-// firstLine ends a command that has an effect only if nothing was in force before.
+// firstLine is the last line of a command that has an effect only if no bundle of its kind was ever in force.
 const firstLine = "first: true"
 
-// EngineVersion is the version of the rule and policy languages that this build supports. Bundles
-// for a later version are refused.
+// EngineVersion is the version of the rule and policy languages that this build supports. A bundle that needs a later
+// version is refused.
 const EngineVersion = 1
 
 // The commands.
@@ -51,8 +51,8 @@ type Command struct {
 	Engine int
 	ID     string
 	Issued time.Time
-	// First limits the command to the first activation: it has an effect only if no bundle of its kind was ever in force
-	// in the partition. Ingest decides this by the ledger.
+	// First limits the command to the first activation: it has an effect only if no bundle of its kind was ever in
+	// force in the partition. Ingest knows that from the ledger.
 	First bool
 }
 
@@ -71,8 +71,8 @@ func (c Command) Sign(signers ...note.Signer) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.Text()}, signers...)
 }
 
-// OpenCommand verifies a signed command with the pinned keys and parses it. signer is the name of
-// the first pinned key that signed it. Every error is a *RejectError.
+// OpenCommand verifies a signed command with the pinned keys and parses it. signer is the name of the pinned key that
+// signed the command; if several signed it, of the first one. Every error is a *RejectError.
 func OpenCommand(msg []byte, pinned note.Verifiers) (c Command, signer string, err error) {
 	n, err := note.Open(msg, pinned)
 	if err != nil {
@@ -133,10 +133,10 @@ func parseCommand(text string) (c Command, err error) {
 // Digest returns the digest of a bundle in the form that commands use.
 func Digest(bundle []byte) string { return DigestOf(sha256.Sum256(bundle)) }
 
-// DigestOf returns the digest of data with this SHA-256 sum, in the form of Digest.
+// DigestOf returns the digest of the data whose SHA-256 hash is sum, in the form that Digest returns.
 func DigestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
-// IsDigest reports whether digest is that of content.
+// IsDigest reports whether digest is the digest of content.
 func IsDigest(digest, content string) bool {
 	sum := sha256.Sum256([]byte(content))
 	var b [len("sha256:") + 2*sha256.Size]byte
@@ -161,7 +161,7 @@ type Control struct {
 	Belief  string `json:"belief,omitzero"`  // the belief that a signed attestation is about
 	Order   string `json:"order,omitzero"`   // a signed order, see approval.Order
 	Look    *Look  `json:"look,omitzero"`    // a privileged look at the project
-	// Silence keeps alerts of the project out of lists and notifications.
+	// Silence, if set, keeps alerts of the project out of lists and notifications.
 	Silence *Silence `json:"silence,omitzero"`
 }
 
@@ -188,8 +188,8 @@ const ChunkSize = 256 << 10
 // MaxChunks is the maximum number of chunks of a bundle. It limits a bundle to 16 MiB.
 const MaxChunks = 64
 
-// Controls cuts a bundle into chunks and appends its signed command. Publish the result, in order,
-// to every partition.
+// Controls cuts a bundle into chunks and appends the signed command for the bundle. The caller must publish the result,
+// in order, to every partition.
 func Controls(bundle, signed []byte) ([]Control, error) {
 	digest := Digest(bundle)
 	n := (len(bundle) + ChunkSize - 1) / ChunkSize
@@ -204,7 +204,7 @@ func Controls(bundle, signed []byte) ([]Control, error) {
 	return append(out, Control{ID: digest[7:23] + "-note", Digest: digest, Note: string(signed)}), nil
 }
 
-// ChunkEntry is the ledger body of one chunk.
+// ChunkEntry is the body of the ledger entry for one chunk of a bundle.
 type ChunkEntry struct {
 	EntryHead
 	Digest string `json:"digest"`
@@ -213,9 +213,8 @@ type ChunkEntry struct {
 	Chunk  []byte `json:"chunk"`
 }
 
-// ActivationEntry is the ledger body of a signed command that ingest accepted. Each stage verifies
-// the note again, assembles the preceding chunks of the partition, and switches to the bundle at
-// this entry.
+// ActivationEntry is the ledger body of a signed command that ingest accepted. At this entry, each stage verifies the
+// note again, assembles the bundle from the preceding chunks in the partition, and puts the bundle into force.
 type ActivationEntry struct {
 	EntryHead
 	Do     string `json:"do"`

@@ -80,13 +80,15 @@ const (
 )
 
 // CustodyValid is how long after its issue a statement is accepted. Without this limit, somebody could send an old
-// statement again to erase data that is newer than the statement.
+// statement again, and so erase data that is newer than the statement.
 const CustodyValid = time.Hour
 
-// MaxOthers is the maximum number of data subjects in Custody.Others. If there are more, Others is AllOthers.
+// MaxOthers is the maximum number of data subjects in Custody.Others. If there are more, Others has the single element
+// AllOthers.
 const MaxOthers = 1000
 
-// AllOthers is the only element of Custody.Others if the entries may concern any data subject of the project.
+// AllOthers is the only element of Custody.Others if the entries may also concern any other data subject of the
+// project.
 const AllOthers = "*"
 
 // Custody is a parsed statement about a project's data.
@@ -99,22 +101,22 @@ type Custody struct {
 	// DataSubject is the data subject that the statement is about. If it is empty, the
 	// statement is about the whole project.
 	DataSubject string
-	// Others are the other data subjects that the entries also concern, in ascending order.
+	// Others are the other data subjects that the entries to forget also concern, in ascending order.
 	Others []string
 	// Entries are the ledger sequences of the entries to forget, in ascending order. Only an order to forget a data
 	// subject has them.
 	Entries []uint64
-	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers. It is 0 in orders to
-	// forget that earlier versions wrote. Such an order covers all entries before it.
+	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers. In an order to forget
+	// that an earlier version wrote, it is 0; such an order covers all entries of the project before the order.
 	UpTo uint64
-	// Before is the end of the time that an order to expire covers, exclusive.
+	// Before is the end of the time that an order to expire covers. Entries of exactly this time are not covered.
 	Before time.Time
-	// Ranges are the ranges of the ledger that contain the entries to forget. Only an order to forget
-	// a project has them. They may contain entries of other projects too.
+	// Ranges are the ranges of the ledger that contain the entries to forget. Only an order to forget a project has
+	// ranges. The ranges may also contain entries of other projects, which are not forgotten.
 	Ranges []SeqRange
 }
 
-// lines returns the names and values of the statement's lines, in their order.
+// lines returns the names and values of the statement's lines, in the order in which they are written.
 func (c *Custody) lines() [][2]string {
 	out := [][2]string{{"do", c.Do}, {"project", c.Project}}
 	if c.DataSubject != "" {
@@ -158,8 +160,8 @@ func (c Custody) Sign(signers ...note.Signer) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.Text()}, signers...)
 }
 
-// OpenCustody verifies a statement with the pinned keys and parses it. signer is the name of the
-// key that signed it. Every error is a *RejectError.
+// OpenCustody verifies a statement with the pinned keys and parses it. signer is the name of the pinned key that signed
+// the statement. Every error is a *RejectError.
 func OpenCustody(msg []byte, pinned note.Verifiers) (c Custody, signer string, err error) {
 	n, err := note.Open(msg, pinned)
 	if err != nil {
@@ -299,8 +301,8 @@ func (c *Custody) parseExpire(before, upTo string) (err error) {
 	return nil
 }
 
-// Ordered returns the statement in the body of a custody entry, or nil if it cannot be read. It
-// does not check the signature, because ingest checked it before it wrote the entry.
+// Ordered returns the statement in the body of a CustodyEntry, or nil if the statement cannot be read. It does not
+// check the signature, because ingest checked it before it wrote the entry.
 func Ordered(body []byte) *Custody {
 	b := new(CustodyEntry)
 	if Unmarshal(body, b) != nil {
@@ -309,8 +311,7 @@ func Ordered(body []byte) *Custody {
 	return b.Custody()
 }
 
-// Custody returns the statement in the entry, or nil if it cannot be read. It does not check the
-// signature.
+// Custody returns the statement in the entry, or nil if the statement cannot be read. It does not check the signature.
 func (b *CustodyEntry) Custody() *Custody {
 	text, _, ok := strings.Cut(b.Note, "\n\n")
 	if !ok {
@@ -350,15 +351,15 @@ type CustodyEntry struct {
 // project, from its state and from its files.
 type DroppedEntry struct {
 	EntryHead
-	// Statement is the id of the statement that ordered the removal.
+	// Statement is the id of the statement that ordered the data to be removed.
 	Statement string `json:"statement"`
 	// Step is set if the entry is a step of an order to expire. Then the entry does not report that a removal is
 	// complete.
 	Step *ExpiryStep `json:"step,omitzero"`
 }
 
-// ExpiryStep limits the work of one step of an order to expire. Ingest takes further steps until all expired beliefs
-// are dropped.
+// ExpiryStep says how much work ingest does in one step of an order to expire. After it, ingest takes further steps
+// until all expired beliefs are dropped.
 type ExpiryStep struct {
 	Looks int `json:"looks"` // number of beliefs, or of documents of an index, that it examines
 	Drops int `json:"drops"` // number of beliefs that it drops

@@ -6,8 +6,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// KindDec is the kind of a decision and of the beliefs that it cites. TypeDecision is the type of
-// its entries.
+// KindDec is the kind of an event that reports a decision and the beliefs that the decision cites. TypeDecision is the
+// type of the entries for such events.
 const (
 	KindDec      Kind = "dec"
 	TypeDecision Type = "decision"
@@ -34,13 +34,14 @@ func (e *Decision) check(Address) error {
 	return refs("beliefs", e.Beliefs)
 }
 
-// DecisionEntry is the body of a decision, with the cited beliefs as they were then.
+// DecisionEntry is the body of a decision's entry. It has the cited beliefs as they were when the agent decided.
 type DecisionEntry struct {
 	EntryHead
 	Summary string      `json:"summary,omitzero"`
 	Beliefs []BeliefRef `json:"beliefs,omitzero"`
-	// CitesNone is the agent's statement that the decision depends on no belief.
+	// CitesNone is set if the agent says that the decision depends on no belief.
 	CitesNone bool `json:"cites_none,omitzero"`
-	// Uncited describes the fault of the citations, such as an unknown id. It is set if the policy requires citations.
+	// Uncited says what is wrong with the citations, such as an unknown id. It is set only if the policy requires
+	// citations.
 	Uncited string `json:"uncited,omitzero"`
 }

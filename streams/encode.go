@@ -14,16 +14,16 @@ import (
 	"lazaret/pkg/text"
 )
 
-// appender is a body with its own encoder. ok is false if that encoder cannot encode the body. The codec then
-// encodes the body or returns the error.
+// appender is a body that has its own encoder. If that encoder cannot encode the body, ok is false. The codec then
+// encodes the body, or returns an error.
 type appender interface {
 	appendJSON(w *writer) (ok bool)
 }
 
-// writer appends JSON. Its output equals the codec's, byte for byte.
+// writer appends JSON to a buffer. Its output equals that of the codec, byte for byte.
 //
-// The writer exists because the codec, which uses reflection, takes three times as long for the body of an
-// observation, which has about eighty fields. The codec still encodes the fields that are rarely set and are not
+// The writer exists because the codec, which uses reflection, is slow: it takes three times as long for the body of an
+// observation, which has about eighty fields. The writer passes fields to the codec that are rarely set and are not
 // scalars.
 type writer struct {
 	b   []byte
@@ -35,7 +35,7 @@ var writers = sync.Pool{New: func() any { return new(writer) }}
 // maxWriter is the largest buffer that is kept for reuse, in bytes.
 const maxWriter = 64 << 10
 
-// encode returns the encoding of a body, or nil.
+// encode returns the encoding of a body, or nil if the body's own encoder cannot encode it.
 func encode(a appender) []byte {
 	w := writers.Get().(*writer)
 	w.b, w.bad = w.b[:0], false
@@ -81,7 +81,7 @@ func (w *writer) quote(s string) {
 	w.b, w.bad = b, w.bad || err != nil
 }
 
-// str writes a member that is omitted if it is empty.
+// str writes a member with a string value. It writes nothing if the value is empty.
 func (w *writer) str(name, s string) {
 	if s != "" {
 		w.name(name)
@@ -89,7 +89,7 @@ func (w *writer) str(name, s string) {
 	}
 }
 
-// flag writes a member that is omitted if it is false.
+// flag writes a member with a boolean value. It writes nothing if the value is false.
 func (w *writer) flag(name string, v bool) {
 	if v {
 		w.name(name)
@@ -97,7 +97,7 @@ func (w *writer) flag(name string, v bool) {
 	}
 }
 
-// num writes a member that is omitted if it is zero.
+// num writes a member with an unsigned number. It writes nothing if the number is zero.
 func (w *writer) num(name string, v uint64) {
 	if v != 0 {
 		w.name(name)
@@ -105,7 +105,7 @@ func (w *writer) num(name string, v uint64) {
 	}
 }
 
-// int writes a member that is omitted if it is zero.
+// int writes a member with an integer. It writes nothing if the integer is zero.
 func (w *writer) int(name string, v int) {
 	if v != 0 {
 		w.name(name)
@@ -117,13 +117,14 @@ func (w *writer) int(name string, v int) {
 func (w *writer) float(name string, v float64) {
 	w.name(name)
 	if v != 0 && (v < 1e-6 || v >= 1e21) || math.Signbit(v) || math.IsNaN(v) {
-		w.other(v) // the codec's format differs for these: an exponent, or a sign
+		w.other(v) // the codec writes such a number in another format, with an exponent or a sign
 		return
 	}
 	w.b = strconv.AppendFloat(w.b, v, 'f', -1, 64)
 }
 
-// plain writes a member whose text form never needs JSON escapes, such as a time or an address.
+// plain writes a member with a value that encodes itself as text, such as a time or an address. The text must never
+// need JSON escapes.
 func (w *writer) plain(name string, v encoding.TextAppender) {
 	w.name(name)
 	w.b = append(w.b, '"')
@@ -132,14 +133,14 @@ func (w *writer) plain(name string, v encoding.TextAppender) {
 	w.b, w.bad = b, w.bad || err != nil
 }
 
-// enum writes a member that is an enumeration, whose text form never needs JSON escapes.
+// enum writes a member whose value is an enumeration. The value's text form must never need JSON escapes.
 func (w *writer) enum(name string, v encoding.TextMarshaler) {
 	w.name(name)
 	text, err := v.MarshalText()
 	w.b, w.bad = append(append(append(w.b, '"'), text...), '"'), w.bad || err != nil
 }
 
-// other writes a value with the general codec of codec.go.
+// other writes a value with the codec of codec.go.
 func (w *writer) other(v any) {
 	b, err := Marshal(v)
 	w.b, w.bad = append(w.b, b...), w.bad || err != nil

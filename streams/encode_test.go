@@ -13,7 +13,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// fill sets about half of the fields of a value to something that is not zero.
+// fill sets about half of the fields of a value to random values that are not zero.
 func fill(r *rand.Rand, v reflect.Value, most int) {
 	if r.IntN(2) == 0 && v.Kind() != reflect.Struct {
 		return
@@ -71,8 +71,8 @@ func fill(r *rand.Rand, v reflect.Value, most int) {
 	}
 }
 
-// The encoder of observations writes the same bytes as the codec, and leaves values that it cannot
-// encode to the codec. This test fails if a field is added to a body and not to the encoder.
+// The encoder of observations must write the same bytes as the codec. It must leave values that it cannot encode to the
+// codec. This test fails if somebody adds a field to a body and not to the encoder.
 func TestObservationsAreEncodedAsByTheCodec(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	encoded, refused := 0, 0
@@ -94,7 +94,7 @@ func TestObservationsAreEncodedAsByTheCodec(t *testing.T) {
 			refused++
 		}
 		if err != nil {
-			want = nil // the codec returns a part of the encoding
+			want = nil // on an error, the codec returns a part of the encoding, and Marshal nothing
 		}
 		if all, alsoErr := Marshal(&e); !bytes.Equal(all, want) || fmt.Sprint(err) != fmt.Sprint(alsoErr) {
 			t.Fatalf("%+v\nis encoded as %s, %v\n             and not %s, %v", e, all, alsoErr, want, err)

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Headers of ledger entries and live copies. A reader can route an entry by them without decoding
-// its body.
+// Headers of ledger entries and of live copies. With them, a reader can route an entry without decoding its body.
 const (
 	HeaderType    = "Lz-Type"
 	HeaderProject = "Lz-Project"
@@ -31,10 +30,10 @@ const (
 	HeaderCloudEventID = "ce-id"
 )
 
-// LedgerFormat is the format of the entries that this version writes, and the latest that it reads. Format 1 has one
-// entry per message. Format 2 adds frames. In format 3, entries are in the order of the intake only within each
-// project. Format 4 adds joint frames. Format 5 adds proposals that did not come through the intake. A change gets a
-// new format if earlier versions would misread the changed entries.
+// LedgerFormat is the format of the entries that this version writes, and the latest format that it reads. In format 1,
+// each message has one entry. Format 2 adds frames. In format 3, entries are in the order of the intake only within
+// each project. Format 4 adds joint frames. Format 5 adds proposals that did not come through the intake. If earlier
+// versions would misread changed entries, the change gets a new format.
 const LedgerFormat = 5
 
 // LaterError reports data that a later version of lazaret wrote.
@@ -66,9 +65,8 @@ func checkFormat(subject string, h map[string][]string, seq uint64) error {
 	return nil
 }
 
-// SaltSize is the size of the random salt of an entry, in bytes. The audit log commits to
-// SHA-256(salt || body). Once salt and body are forgotten, the commitment reveals nothing about the
-// body, even if it is short.
+// SaltSize is the size of the random salt of an entry, in bytes. The audit log commits to SHA-256(salt || body). Once
+// salt and body are forgotten, nobody can find out the body from the commitment, even if the body is short.
 const SaltSize = 16
 
 // Type is the type of a ledger entry.
@@ -76,7 +74,8 @@ type Type string
 
 // The types of ledger entries, by the stage that writes them.
 const (
-	// Written by ingest. The types of clients' events are in the files of their kinds.
+	// Ingest writes these. The types of entries for clients' events are in the files of their kinds, such as
+	// session.go.
 	TypeRejected   Type = "rejected"
 	TypeRepeat     Type = "repeat"
 	TypeChunk      Type = "chunk"
@@ -99,19 +98,18 @@ const (
 	// TypeForgotten and TypeLegalHold are statements about the data of a project.
 	TypeForgotten Type = "forgotten"
 	TypeLegalHold Type = "legalhold"
-	// TypeErased is a statement to forget the entries about one data subject. It lists the entries.
+	// TypeErased is a statement that lists the entries about one data subject and orders to forget them.
 	TypeErased Type = "erased"
-	// TypeExpired is a statement that the payloads of entries up to a sequence, and beliefs from old
+	// TypeExpired is a statement to expire. It says that the payloads of entries up to a sequence, and beliefs from old
 	// observations, are too old to be kept. It is written to every partition.
 	TypeExpired Type = "expired"
 	// TypeDropped reports that a stage has removed everything that it derived from a forgotten project. Every
 	// stage writes it.
 	TypeDropped Type = "dropped"
-	// TypeClaim ends the right of another process to publish joint frames in the partition. It
-	// changes no state.
+	// TypeClaim takes from another process the right to publish joint frames in the partition. It changes no state.
 	TypeClaim Type = "claim"
-	// TypeTrim announces that old entries will be removed. TypeTrimmed says that these entries may
-	// be missing from now on. The process that trims the ledger writes both (see Retention).
+	// TypeTrim announces that old entries will be removed. TypeTrimmed says that the announced entries may be missing
+	// from now on. The process that trims the ledger writes both (see Retention).
 	TypeTrim    Type = "trim"
 	TypeTrimmed Type = "trimmed"
 	// TypeSecured is every stage's answer to TypeTrim.
@@ -127,9 +125,8 @@ const (
 	TypeCalibration Type = "calibration"
 )
 
-// Statement reports whether entries of this type are statements about a project's data, or a
-// stage's report that it carried one out. They contain no content of users or agents and are
-// never forgotten.
+// Statement reports whether entries of this type are statements about a project's data, or a stage's report that it
+// carried out such a statement. They contain no content of users or agents and are never forgotten.
 func (t Type) Statement() bool {
 	switch t {
 	case TypeForgotten, TypeErased, TypeLegalHold, TypeExpired, TypeDropped:
@@ -142,7 +139,7 @@ func (t Type) Statement() bool {
 type Entry struct {
 	Seq       uint64    // sequence of the ledger message; 0 until published
 	Index     int       `json:",omitzero"` // index within the frame, see Frame
-	Time      time.Time // time stamp of the stream; zero until published
+	Time      time.Time // time stamp that the stream gave the message; zero until published
 	Partition int
 	Stage     string
 	Type      Type
@@ -150,8 +147,8 @@ type Entry struct {
 	// Src is the position of the input that this entry was made from: of an event in LZ_INTAKE for
 	// ingest, of an entry in LZ_LEDGER for every other stage.
 	Src uint64
-	// At is the ledger sequence up to which the writer had folded the
-	// partition when it decided. Only ingest, which reads two streams, sets it.
+	// At is the ledger sequence up to which ingest had folded the partition when it decided. Other stages do not set
+	// it, because they read only the ledger.
 	At   uint64
 	Salt [SaltSize]byte
 	Body []byte
@@ -160,8 +157,8 @@ type Entry struct {
 	// Joint is set for the entries of a joint frame. A joint frame is on a subject of its own, not on that of the
 	// stage.
 	Joint bool `json:"-"`
-	// Decoded is the value that Body encodes. It is nil if another process made the entry. Stages
-	// share the value, so it must not be modified.
+	// Decoded is the value that Body encodes, or nil if another process made the entry. Several stages share the value,
+	// so it must not be modified.
 	Decoded any `json:"-"`
 }
 
@@ -178,7 +175,8 @@ func Read[T any](e *Entry) (*T, error) {
 	return b, nil
 }
 
-// NewSalt returns a random salt. Decisions of stages do not depend on salts, so that a replay gives the same decisions.
+// NewSalt returns a random salt. A stage must not let a decision depend on a salt, so that a replay gives the same
+// decisions.
 func NewSalt() (s [SaltSize]byte) {
 	rand.Read(s[:]) // never fails, see crypto/rand
 	return s
@@ -186,7 +184,7 @@ func NewSalt() (s [SaltSize]byte) {
 
 var ledgerFormat = strconv.Itoa(LedgerFormat)
 
-// Message is a NATS message of the ledger, with one entry or a frame.
+// Message is a ledger message in the form of NATS. It has one entry or a frame.
 type Message struct {
 	Subject string
 	Header  map[string][]string
@@ -207,8 +205,9 @@ func (e *Entry) Message() Message {
 	return Message{Subject: LedgerSubject(e.Partition, e.Stage), Header: h, Body: e.Body}
 }
 
-// ParseEntry parses a stored ledger message as one entry. For a frame it returns the fields of the frame's headers; see
-// ParseEntries. It does not decode the body. It fails only for messages that were not written by a stage of Lazaret.
+// ParseEntry parses a stored ledger message as one entry. For a frame, it returns an entry with the fields in the
+// frame's headers; ParseEntries returns all entries. ParseEntry does not decode the body. It fails only for messages
+// that no stage of Lazaret wrote.
 func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) (Entry, error) {
 	e := Entry{Seq: seq, Time: stamp.UTC(), Body: body}
 	var err error
@@ -218,8 +217,8 @@ func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, 
 	if err := checkFormat(subject, h, seq); err != nil {
 		return e, err
 	}
-	// Readers of the ledger store these values, and a third-party sentinel group can write any header.
-	// So they are checked first.
+	// Readers of the ledger store these values, and a third-party sentinel group can write any header. So check them
+	// first.
 	typ, project := first(h, HeaderType), first(h, HeaderProject)
 	if err := CheckID("header "+HeaderType, typ); err != nil {
 		return e, fmt.Errorf("ledger entry %d on %s: %w", seq, subject, err)

@@ -1,11 +1,11 @@
 package streams
 
-// Code is a stable error code, used in the answers of services and in rejected entries. The table
-// below is the only place where codes are defined. docs/errors.md is generated from it.
+// Code is a stable error code, used in the answers of services and in rejected entries. Codes are defined only in the
+// table below. docs/errors.md is generated from it.
 type Code string
 
-// The codes. 1xx: the event itself; 2xx: the pipeline could not answer;
-// 3xx: the verdict's own reasons; 4xx: operator commands; 5xx: proofs; 6xx: HTTP.
+// The codes, by range. 1xx: a fault of the event itself. 2xx: the pipeline could not answer. 3xx: reasons for a
+// verdict. 4xx: operators' commands. 5xx: proofs. 6xx: HTTP.
 const (
 	CodeMalformed   Code = "LZ101"
 	CodeTooLarge    Code = "LZ102"
@@ -84,7 +84,7 @@ const (
 	CodeRequest   Code = "LZ604"
 )
 
-// CodeDoc documents a code: its meaning, and what its recipient should do.
+// CodeDoc documents a code: what it means, and what the person or program that gets it should do.
 type CodeDoc struct {
 	Code    Code   `json:"code"`
 	Title   string `json:"title"`

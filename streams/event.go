@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Limits of one event. The sender splits larger content into several events with the same call.
+// Limits of one event. If content is larger, the sender must split it into several events with the same `call`.
 const (
 	// DefaultMaxEvent is the maximum size of an event body, in bytes, unless configured otherwise.
 	DefaultMaxEvent = 1 << 20
@@ -27,9 +27,8 @@ const (
 // Head has the fields that all events have in common. Unknown JSON fields are ignored everywhere in
 // events, so that a client may be newer than its server.
 type Head struct {
-	// ID is the client's identifier of the event, unique within (project,
-	// agent). The same event published again is recorded as a repeat and has no
-	// other effect. The CloudEvents header ce-id may carry it instead.
+	// ID is the client's identifier of the event, unique within (project, agent). If the same event is published again,
+	// it is recorded as a repeat and has no other effect. The id may be in the CloudEvents header ce-id instead.
 	ID string `json:"id"`
 	// Session groups the events of one run of the agent.
 	Session string `json:"session,omitzero"`
@@ -47,9 +46,9 @@ type Head struct {
 	// stamp is used.
 	Time time.Time `json:"time,omitzero"`
 
-	// Stream and Seq are fields of a JetStream acknowledgement. A client may name any subject as its reply subject, even
-	// another agent's intake subject. Then the server's acknowledgement arrives there. A body with these fields is such
-	// an acknowledgement and is rejected.
+	// Stream and Seq are fields of a JetStream acknowledgement. A client may name any subject as its reply subject,
+	// even another agent's intake subject. Then the server's acknowledgement arrives there. So a body with these fields
+	// is taken for an acknowledgement and rejected.
 	Stream string `json:"stream,omitzero"`
 	Seq    uint64 `json:"seq,omitzero"`
 }
@@ -63,8 +62,8 @@ type RejectError struct {
 	// Session is the session that the event names, if it could be read.
 	Session string
 	ID      string
-	// Size and Digest are the size and digest of the event's data. They are set if the entry of the
-	// rejection does not have the data.
+	// Size and Digest are the size and digest of the event's data. They are set if the rejection's entry does not have
+	// the whole data.
 	Size   int
 	Digest string
 }
@@ -79,7 +78,7 @@ func rejectf(code Code, format string, args ...any) *RejectError {
 type Event interface {
 	head() *Head
 	isReply() bool
-	// check checks the fields that only events of this kind have.
+	// check returns an error if a field that only this kind of event has is not valid.
 	check(a Address) error
 }
 
@@ -88,9 +87,9 @@ func (h *Head) head() *Head { return h }
 // HeadOf returns the fields that all events have in common.
 func HeadOf(e Event) *Head { return e.head() }
 
-// ParseEvent parses the body of an event of the kind that a names. ceID is the CloudEvents id
-// header, if any. A body with a different id is refused. maxSize is in bytes; zero means
-// DefaultMaxEvent. Every error is a *RejectError.
+// ParseEvent parses the body of an event of the kind that a names. ceID is the value of the header ce-id, or empty. If
+// the body has a different id, the event is refused. maxSize is in bytes; zero means DefaultMaxEvent. Every error is a
+// *RejectError.
 func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error) {
 	if maxSize <= 0 {
 		maxSize = DefaultMaxEvent
@@ -133,11 +132,12 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 	return e, nil
 }
 
-// isAnswer reports whether a body is an answer of JetStream's API, or the body of a ledger entry. A client
-// may name any subject as the reply subject of a read, and the server answers there with its own rights.
+// isAnswer reports whether a body is an answer of JetStream's API, or the body of a ledger entry. A client that reads a
+// message from a stream may name any subject as the reply subject. The server then publishes the answer there with its
+// own rights.
 func isAnswer(body []byte) bool {
 	const api = "io.nats.jetstream.api."
-	// Fast path: observations are frequent, and few texts contain these words.
+	// This check is fast and suffices nearly always: observations are frequent, and few texts contain these words.
 	if !bytes.Contains(body, []byte("jetstream.api.")) &&
 		!(bytes.Contains(body, []byte(`"intake"`)) && bytes.Contains(body, []byte(`"print"`))) {
 		return false
@@ -185,8 +185,8 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 	return e.check(a)
 }
 
-// names checks the lengths of values, and that they have no zero byte, because zero bytes separate the parts of keys in
-// the state of stages. Its arguments are pairs of value and field name.
+// names returns an error if a value is too long or has a zero byte. Zero bytes separate the parts of keys in the state
+// of stages. The arguments are pairs of value and field name.
 func names(pairs ...string) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if len(pairs[i]) > MaxNameLen {
@@ -211,8 +211,8 @@ func refs(field string, ids []string) error {
 	return nil
 }
 
-// Peek reads id and session from an event without decoding the rest. It stops when it has both. A
-// value that is missing or not valid is empty.
+// Peek reads id and session from an event without decoding the rest. It stops as soon as it has both. If id or session
+// is missing or not valid, it is returned as empty.
 func Peek(body []byte) (id, session string) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(body))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
@@ -241,8 +241,8 @@ func Peek(body []byte) (id, session string) {
 	return id, session
 }
 
-// peek reads id and session from a body that does not parse, so that the session can be marked as unseen: its further
-// proposals are held.
+// peek reads id and session from a body that is not a valid event. With the session, later proposals of the session can
+// be held.
 func peek(body []byte) (id, session string) {
 	var h struct {
 		ID      string `json:"id"`
@@ -261,7 +261,7 @@ func peek(body []byte) (id, session string) {
 	return h.ID, h.Session
 }
 
-// scanString finds `"field" : "value"` in text that is not valid JSON, and returns the value.
+// scanString searches text that is not valid JSON for `"field" : "value"`, and returns the value.
 func scanString(body []byte, field string) string {
 	s := string(body[:min(len(body), 64<<10)])
 	_, rest, ok := strings.Cut(s, field)

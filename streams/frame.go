@@ -37,16 +37,16 @@ const (
 	MaxFrameBytes = 512 << 10
 )
 
-// Framed reports whether entries of this type may share a ledger message. Each entry of another type has a message of
-// its own, because other entries refer to it by the sequence of its message.
+// Framed reports whether entries of this type may share a ledger message. An entry of another type has a message of its
+// own, because other entries refer to it by the message's sequence.
 func (t Type) Framed() bool { return t == TypeObservation }
 
-// Position returns the entry's position in the ledger, or 0 if it is not published. The Src of an
-// entry that answers another one is such a position. See package position.
+// Position returns the entry's position in the ledger, or 0 if the entry is not published. If an entry answers another
+// one, its Src is the other entry's position. See package position.
 func (e *Entry) Position() uint64 { return position.At(e.Seq, e.Index) }
 
-// Frame returns entries of one stage and partition as one message: a frame, or the entry's own
-// message if there is only one entry.
+// Frame returns a message with the given entries, which must be of one stage and partition. If there are several, the
+// message is a frame.
 func Frame(entries []*Entry) Message {
 	last := entries[len(entries)-1]
 	m := last.Message()
@@ -67,10 +67,11 @@ func Frame(entries []*Entry) Message {
 	return m
 }
 
-// frameLine returns an upper bound for the bytes that a frame adds to an entry's body.
+// frameLine returns an upper bound for the number of bytes that a frame has for an entry in addition to the entry's
+// body.
 func frameLine(e *Entry) int { return len(e.Type) + 2*SaltSize + 2*20 + 5 }
 
-// JointFrame returns entries of several stages as one message. at is the time of all these entries.
+// JointFrame returns a joint frame with the given entries of several stages. at becomes the time of all these entries.
 func JointFrame(entries []*Entry, at time.Time) Message {
 	last := entries[len(entries)-1]
 	m := last.Message()
@@ -101,9 +102,9 @@ func appendEntry(b []byte, e *Entry) []byte {
 
 var errFrame = errors.New("not a frame of entries")
 
-// ParseEntries parses a stored ledger message: one entry, or the entries of a frame. It does not
-// decode their bodies, which share memory with body. On an error it returns one entry with the
-// fields that could be read.
+// ParseEntries parses a stored ledger message: one entry, or the entries of a frame. It does not decode the entries'
+// bodies. They share memory with body. If the message is not valid, it returns an error and one entry with the fields
+// that could be read.
 func ParseEntries(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) ([]Entry, error) {
 	head, err := ParseEntry(subject, h, body, seq, stamp)
 	joint := head.Stage == StageJoint
@@ -140,8 +141,8 @@ func (e *Entry) joint(at string, stamp time.Time) error {
 	return nil
 }
 
-// jointAhead is the maximum by which the time of a joint frame may be later than the time stamp of its message. The
-// time can be later if the server's clock was set back.
+// jointAhead is how much later the time of a joint frame may be than the time stamp of its message. The time is later
+// if the server's clock was set back.
 const jointAhead = time.Minute
 
 // checkJoint returns an error unless the first entry of a joint frame is a proposal of ingest and every other one
@@ -191,7 +192,7 @@ func (e *Entry) parts(count string) ([]Entry, error) {
 	return entries, nil
 }
 
-// part parses the first entry in the rest b of a frame's body, and returns the new rest.
+// part parses the first entry in b, the rest of a frame's body. It returns the entry and the new rest.
 func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 	line, rest, ok := bytes.Cut(b, []byte{'\n'})
 	fields := bytes.Fields(line)
@@ -213,7 +214,7 @@ func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 	case !p.Type.Framed():
 		return p, nil, fmt.Errorf("type %q has a message of its own", clip(string(p.Type)))
 	default:
-		p.Type = TypeObservation // shares the constant's string instead of allocating one
+		p.Type = TypeObservation // an observation's type is this constant, so no new string is allocated
 	}
 	if p.Src, err = strconv.ParseUint(string(fields[1]), 10, 64); err != nil {
 		return p, nil, fmt.Errorf("source: %w", err)

@@ -35,14 +35,13 @@ func TestAFrameGivesItsEntriesBack(t *testing.T) {
 				t.Errorf("entry %d is at position %d", i, e.Position())
 			}
 		}
-		// The headers are those of the last entry, so that a reader of headers knows where to
-		// continue.
+		// A reader that reads only the headers must see the last entry's input, so that it knows where to continue.
 		if head, err := ParseEntry(m.Subject, m.Header, m.Body, 12, now); err != nil || head.Src != in[n-1].Src ||
 			head.Salt != in[n-1].Salt || head.At != 4 {
 			t.Errorf("the headers say %+v (%v)", head, err)
 		}
 	}
-	// The message of a single entry is the same as before frames existed.
+	// A frame of one entry must be the same message as Entry.Message returns.
 	if one := frameOf(1); fmt.Sprint(Frame(one)) != fmt.Sprint(one[0].Message()) {
 		t.Error("a single entry has another message than its own")
 	}
@@ -85,7 +84,7 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 	}
 }
 
-// jointOf returns a proposal and the answers to it, as they are in ledger message 12.
+// jointOf returns a proposal and the answers to it, as if they were in ledger message 12.
 func jointOf() (entries []*Entry) {
 	for i, e := range []Entry{
 		{Stage: StageIngest, Type: TypeAction, Src: 7, At: 4},
@@ -122,7 +121,7 @@ func TestABrokenJointFrameIsNoEntriesAtAll(t *testing.T) {
 		body   string
 	}
 	for name, c := range map[string]struct {
-		breaks any // a func of the entries or of the message
+		breaks any // a function that breaks the entries or the message
 		why    string
 	}{
 		"it is no frame":            {func(m *message) { m.header[HeaderType] = []string{"verdict"} }, "has type"},
@@ -156,7 +155,7 @@ func TestABrokenJointFrameIsNoEntriesAtAll(t *testing.T) {
 			t.Errorf("%s: %d entries, %v", name, len(out), err)
 		}
 	}
-	// On a stage's own subject, the same lines are not a valid frame.
+	// The same message must be refused on a stage's own subject.
 	m := JointFrame(jointOf(), time.Now())
 	if _, err := ParseEntries(LedgerSubject(3, StageIngest), m.Header, m.Body, 12, time.Now()); err == nil {
 		t.Error("a stage wrote the entries of others")

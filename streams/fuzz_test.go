@@ -44,7 +44,7 @@ func FuzzParseResolve(f *testing.F) {
 	})
 }
 
-// FuzzParseEntry: a parsed entry is encoded to the same bytes.
+// FuzzParseEntry parses any message. If the message is a valid entry, encoding the entry must give the same bytes.
 func FuzzParseEntry(f *testing.F) {
 	salt := strings.Repeat("0a", streams.SaltSize)
 	f.Add("lz.ledger.3.ingest", "observation", "demo", "41", "7", salt, []byte(`{"id":"a"}`))
@@ -81,8 +81,8 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// FuzzParseEventHeader: if the CloudEvents header and the body both have an id, the two are equal, or
-// the event is refused.
+// FuzzParseEventHeader parses events with an id in the CloudEvents header and one in the body. If the two ids differ,
+// the event must be refused.
 func FuzzParseEventHeader(f *testing.F) {
 	f.Add("obs", "web", "ce-1", []byte(`{"content":"x"}`))
 	f.Add("obs", "web", "ce-1", []byte(`{"id":"ce-1","content":"x"}`))
@@ -110,8 +110,8 @@ func FuzzParseEventHeader(f *testing.F) {
 	})
 }
 
-// FuzzOpenCommand: a command that is signed and opens is in canonical form, and an unsigned command
-// does not open. Each generated text is tried with and without a signature.
+// FuzzOpenCommand opens each generated text with and without a signature. A signed command that opens must be in
+// canonical form. A command without a signature must not open.
 func FuzzOpenCommand(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "op")
 	pinned := note.VerifierList(v)
@@ -143,8 +143,8 @@ func FuzzOpenCommand(f *testing.F) {
 	})
 }
 
-// FuzzOpenCustody: a statement about a project's data that is signed and opens is in canonical form,
-// and an unsigned one does not open.
+// FuzzOpenCustody opens statements about a project's data. A signed statement that opens must be in canonical form. A
+// statement without a signature must not open.
 func FuzzOpenCustody(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "op")
 	pinned := note.VerifierList(v)

@@ -6,8 +6,8 @@ import "fmt"
 const MaxIDLen = 64
 
 // ValidID reports whether s may be a token of a subject: 1 to 64 letters, digits, underscores or hyphens. Other names
-// are refused and not escaped, because with escapes one name could have two spellings, and NATS permissions would treat
-// these as two names.
+// are refused and not escaped, because an escaped name could have two spellings, and NATS permissions would treat them
+// as two names.
 func ValidID(s string) bool {
 	if len(s) == 0 || len(s) > MaxIDLen {
 		return false
@@ -23,7 +23,7 @@ func ValidID(s string) bool {
 	return true
 }
 
-// CheckID returns an error if s is not a valid identifier. The error's text begins with what, a name for the field.
+// CheckID returns an error if s is not a valid identifier. what names the field; the error's text begins with it.
 func CheckID(what, s string) error {
 	if ValidID(s) {
 		return nil

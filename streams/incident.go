@@ -15,7 +15,7 @@ type Signature struct {
 	Until  time.Time `json:"until"` // when the nonce expires
 }
 
-// IncidentEntry records an event of an incident and the incident's state after it. Its effects on
+// IncidentEntry records an event of an incident, and the incident's state after the event. The event's effects on
 // beliefs are in the revision entries that follow.
 type IncidentEntry struct {
 	EntryHead
@@ -24,17 +24,16 @@ type IncidentEntry struct {
 	// Scope is the scope of a quarantine.
 	Scope *beliefs.IncidentScope `json:"scope,omitzero"`
 	Text  string                 `json:"text,omitzero"` // text of the signer
-	// Signed is set if a person or a service ordered the change.
+	// Signed describes the signature, if a person or a service ordered the change.
 	Signed *Signature `json:"signed,omitzero"`
 }
 
-// OrderEntry records a signed order that was refused, as received. It changed nothing and is kept
-// as evidence.
+// OrderEntry records a signed order that was refused, as received. The order changed nothing. It is kept as evidence.
 type OrderEntry struct {
 	EntryHead
 	Subject string `json:"subject"`       // what the order claims to be about
 	Note    string `json:"note"`          // clipped to MaxResolution
-	Size    int    `json:"size,omitzero"` // size of the note, if it was clipped
+	Size    int    `json:"size,omitzero"` // size of the whole note in bytes, if the note is clipped
 	// Do and Signer are set if the signature was verified.
 	Do     string `json:"do,omitzero"`
 	Signer string `json:"signer,omitzero"`

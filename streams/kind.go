@@ -5,8 +5,8 @@ import "slices"
 // Kind is the kind of an intake event, a token of its subject.
 type Kind string
 
-// KindCtl is a signed operator command. It is not registered, because it is published on another subject than clients'
-// events.
+// KindCtl is a signed command of an operator. It is not registered as an event kind, because operators' commands are
+// published on another subject than clients' events.
 const KindCtl Kind = "ctl"
 
 // EventKind describes a kind of event in the protocol. Each kind has a file that registers it, with
@@ -15,7 +15,7 @@ type EventKind struct {
 	Kind     Kind
 	Type     Type     // of the kind's entries
 	Order    int      // place of the kind in docs/protocol.md
-	Origin   bool     // the subject of its events names an origin
+	Origin   bool     // the subject of an event of this kind names an origin
 	Proposal bool     // its events wait for a verdict
 	Required []string // fields that are required
 	Title    string   // for docs/protocol.md

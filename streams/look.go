@@ -10,22 +10,23 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// MaxLookText is the maximum length of each text of a Look, in bytes.
+// MaxLookText is the maximum length in bytes of each string field of a Look.
 const MaxLookText = 256
 
 // Look records that a program, such as the console, showed a person texts of a project that are marked as more
-// sensitive than internal. It is not signed: it is as trusted as the credential of this program. It changes no state of
-// a stage.
+// sensitive than internal. A look is not signed, so it is only as trustworthy as the program's credential. It changes
+// no state of a stage.
 type Look struct {
-	By      string              `json:"by"`              // the person's name in the program
-	Login   string              `json:"login,omitzero"`  // hash of the person's login session
-	Page    string              `json:"page"`            // kind of page or command
-	Path    string              `json:"path,omitzero"`   // path of the first page of that kind
-	Ceiling beliefs.Sensitivity `json:"ceiling"`         // highest sensitivity that the person sees
-	Window  int                 `json:"window,omitzero"` // seconds for which one entry covers this kind of page
+	By      string              `json:"by"`             // the person's name in the program
+	Login   string              `json:"login,omitzero"` // hash of the person's login session
+	Page    string              `json:"page"`           // kind of page or command
+	Path    string              `json:"path,omitzero"`  // path of the first page of this kind that the person was shown
+	Ceiling beliefs.Sensitivity `json:"ceiling"`        // highest sensitivity that the person sees
+	// Number of seconds for which this entry also counts for further pages of the same kind.
+	Window int `json:"window,omitzero"`
 }
 
-// Check returns an error if the look cannot be recorded.
+// Check returns an error if the look lacks a required field or has a text that cannot be recorded.
 func (l *Look) Check() error {
 	if l.By == "" || l.Page == "" {
 		return fmt.Errorf("the look must name the person (by) and the page")
@@ -36,8 +37,7 @@ func (l *Look) Check() error {
 	return cmp.Or(checkLine("by", l.By), checkLine("login", l.Login), checkLine("page", l.Page), checkLine("path", l.Path))
 }
 
-// checkLine returns an error if s is too long or has control characters. People read these texts in
-// the log.
+// checkLine returns an error if s is too long or has control characters, because people read this text in the log.
 func checkLine(name, s string) error {
 	if len(s) > MaxLookText || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
 		return fmt.Errorf("%s %q is longer than %d bytes or has control characters", name, clip(s), MaxLookText)

@@ -26,7 +26,7 @@ func init() {
 	})
 }
 
-// Memory (kind mem) is a write to the agent's memory, or a proposal of one.
+// Memory (kind mem) is a proposal to write to the agent's memory.
 type Memory struct {
 	Head
 	Key         string              `json:"key,omitzero"`
@@ -90,15 +90,16 @@ func checkHome(a Address, h *beliefs.Home) error {
 	return nil
 }
 
-// FileKey begins the key of a memory that is a file which an agent's host loads. The path follows.
+// FileKey is the beginning of the key of a memory that is a file loaded by the agent's host. The file's path follows.
 const FileKey = "file:"
 
-// MemoryEntry is the body of a memory write. The new belief is a candidate and stays hidden until
-// the arbiter's verdict.
+// MemoryEntry is the body of the entry for a memory write. The new belief is a candidate, and stays hidden until the
+// arbiter has given its verdict.
 type MemoryEntry struct {
 	EntryHead
-	Origin      beliefs.Origin `json:"origin"`             // who wrote it
-	Inherited   beliefs.Origin `json:"inherited,omitzero"` // least trusted origin it derives from, if not Origin
+	Origin beliefs.Origin `json:"origin"` // who wrote it
+	// Least trusted origin that the memory derives from, if it differs from Origin.
+	Inherited   beliefs.Origin `json:"inherited,omitzero"`
 	Via         string         `json:"via,omitzero"`       // the event whose origin is Inherited
 	UserWord    bool           `json:"user_word,omitzero"` // the user said the content verbatim in this session
 	Key         string         `json:"key,omitzero"`
@@ -114,24 +115,25 @@ type MemoryEntry struct {
 	Asked       bool           `json:"asked,omitzero"`      // the user asked for a change of the file that Key names
 	Repeats     uint64         `json:"repeats,omitzero"`    // how often identical content was written before
 	FirstSeen   time.Time      `json:"first_seen,omitzero"` // when identical content was first written, under any key
-	// KeyHolder is the origin of the memory under the same key, which this write would replace. It is empty if there is
-	// none.
+	// KeyHolder is the origin of the memory that has the same key now and that this write would replace. If there is
+	// none, KeyHolder is empty.
 	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
 	Unseen    bool           `json:"unseen,omitzero"`
-	// UnseenBy is the first rejected observation because of which the session is held.
+	// UnseenBy is the first of the rejected observations because of which the session's proposals are held.
 	UnseenBy *Unseen `json:"unseen_by,omitzero"`
-	// Restored is set if the intake was restored from an older copy (see ActionEntry.Restored). The write is then held.
+	// Restored is set if the intake was restored from an older copy (see ActionEntry.Restored). The memory write is
+	// then held.
 	Restored bool `json:"restored,omitzero"`
-	// Parents are the texts that the memory derives from: first those that the write declares, then
-	// those that ingest found because they share text or carriers with it.
+	// Parents are the texts that the memory derives from: first those that the write declares, then those that ingest
+	// found because they share text or carriers with the memory.
 	Parents []Parent         `json:"parents,omitzero"`
 	Triples []beliefs.Triple `json:"triples,omitzero"`
 	// Stale is the time after which the memory is no longer fresh. Expires is the time after which it is no longer
 	// served.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
-	// StagedFor is the reason why the memory is context only until a person confirms it. It is empty if the memory needs
-	// no confirmation.
+	// StagedFor is the reason why a person must confirm the memory. Until then, the memory may be read as context, but
+	// not used for planning or actions. If no confirmation is needed, StagedFor is empty.
 	StagedFor string `json:"staged_for,omitzero"`
 	// Tombstone is the refused value that the memory repeats.
 	Tombstone *Tombstone `json:"tombstone,omitzero"`

@@ -38,7 +38,7 @@ type Observation struct {
 	Source string `json:"source,omitzero"`
 }
 
-// Block is one piece of content, in the form that MCP and most model APIs use.
+// Block is one piece of content, in the form in which MCP and most model APIs give content.
 type Block struct {
 	Type string `json:"type,omitzero"` // "text" if empty; other types are stored but not read
 	Text string `json:"text"`
@@ -49,14 +49,16 @@ type BlockEntry struct {
 	Type     string        `json:"type,omitzero"`
 	Text     string        `json:"text"`
 	Features text.Features `json:"features,omitzero"`
-	// Instructs is set if the text of an external source has an instruction to its reader, see signals.Instructs.
+	// Instructs is set if the text comes from an external source and has an instruction to its reader, see
+	// signals.Instructs.
 	Instructs bool `json:"instructs,omitzero"`
-	// Views is the result of Features.Views(Text). It is nil if another process made the entry. It is read-only.
+	// Views is the result of Features.Views(Text). It is nil if another process made the entry. It must not be
+	// modified.
 	Views []text.View `json:"-"`
 	// Sum is the SHA-256 of Text, if this process made the entry, and else zero.
 	Sum [sha256.Size]byte `json:"-"`
-	// Derived holds a value that readers in this process derive from Text, so that they compute it once. It is nil if
-	// another process made the entry. Entries with the same text may share it.
+	// Derived holds a value that readers in this process derive from Text. The first reader stores it, so that others
+	// need not derive it again. It is nil if another process made the entry. Entries with the same text may share it.
 	Derived *atomic.Value `json:"-"`
 }
 
@@ -77,18 +79,18 @@ type ObservationEntry struct {
 	Args   jsontext.Value `json:"args,omitzero"`
 	Blocks []BlockEntry   `json:"blocks,omitzero"`
 	Claims []ClaimEntry   `json:"claims,omitzero"`
-	// UserNamed is set if the user named the source of the observation in the session.
+	// UserNamed is set if, in the session, the user named the source of the observation.
 	UserNamed bool `json:"user_named,omitzero"`
 	// Handed is set if the user asked the agent to do what the source of the observation says.
 	Handed bool `json:"handed,omitzero"`
-	// Readings is set if ingest records where a repeated content was read. It is not set in entries of earlier versions;
-	// ingest records nothing for these, so that old ledgers give the same state.
+	// Readings is set if ingest records where content was read that was also read before. Entries of earlier versions
+	// do not have it. For these, ingest records nothing, so that old ledgers give the same state.
 	Readings bool `json:"readings,omitzero"`
-	// Revisions are changes of beliefs that the observation corroborates or contradicts.
+	// Revisions are changes of beliefs because the observation corroborates or contradicts them.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 }
 
-// ContentDigest returns the digest of the text of all blocks. It is empty if a block has no text.
+// ContentDigest returns the digest of the text of all blocks. If a block has no text, it returns "".
 func (e *ObservationEntry) ContentDigest() string {
 	texts := make([]string, 0, len(e.Blocks))
 	for i := range e.Blocks {
@@ -100,7 +102,7 @@ func (e *ObservationEntry) ContentDigest() string {
 	return TextsDigest(texts)
 }
 
-// TextsDigest returns the digest of the texts of an observation's blocks. It is empty if there are none.
+// TextsDigest returns the digest of the texts of an observation's blocks. If there are no texts, it returns "".
 func TextsDigest(texts []string) string {
 	b, err := Marshal(texts)
 	if err != nil || len(texts) == 0 {

@@ -8,7 +8,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// KindOut is the kind of the result of an action, and TypeOutcome the type of its entries.
+// KindOut is the kind of an event with the result of an action. TypeOutcome is the type of the entries for such events.
 const (
 	KindOut     Kind = "out"
 	TypeOutcome Type = "outcome"
@@ -27,14 +27,14 @@ func init() {
 // Outcome (kind out) is the result of an action, or the agent's answer.
 type Outcome struct {
 	Head
-	Action  string `json:"action,omitzero"` // id of the action
-	Status  string `json:"status,omitzero"` // ok, error, skipped, answer; cancelled withdraws a held proposal
+	Action string `json:"action,omitzero"` // id of the action
+	// Ok, error, skipped, cancelled or answer; cancelled withdraws a held proposal, answer is the agent's answer.
+	Status  string `json:"status,omitzero"`
 	Content string `json:"content,omitzero"`
-	// Sources are the ids of the agent's observations and recalls, or of beliefs, on which an
-	// answer is based.
+	// Sources are what the agent's answer is based on: ids of the agent's observations and recalls, or of beliefs.
 	Sources []string `json:"sources,omitzero"`
 	// Digest is the digest of the executed action. The executor copies it from the action's verdict. If it differs from
-	// the verdict's, the arbiter raises an incident.
+	// the digest in the verdict, the arbiter raises an incident.
 	Digest string `json:"digest,omitzero"`
 }
 
@@ -62,8 +62,8 @@ type OutcomeEntry struct {
 	beliefs.Outcome
 	Content  string        `json:"content,omitzero"`
 	Features text.Features `json:"features,omitzero"`
-	// Sources are the sources that an answer names. Grounding is how far they support the answer,
-	// from 0 to 1. It is nil if the answer names no source.
+	// Sources are the sources that an answer names. Grounding says from 0 to 1 how far these sources support the
+	// answer. If the answer names no source, Grounding is nil.
 	Sources   []string `json:"sources,omitzero"`
 	Grounding *float64 `json:"grounding,omitzero"`
 	Missing   []string `json:"missing,omitzero"` // sources that are unknown or were removed

@@ -23,14 +23,14 @@ func (p Person) Is(subject string) bool {
 	return subject != "" && (p.DataSubject == subject || p.User == subject)
 }
 
-// MaxSeqs is the maximum size of the list of entries in one statement, in bytes of text. A longer
-// list needs several statements.
+// MaxSeqs is the maximum size in bytes of the text of the list of entries in one statement. A longer list must be split
+// into several statements.
 const MaxSeqs = 512 << 10
 
 // SeqRange is a range of ledger sequences, both ends included.
 type SeqRange struct{ From, To uint64 }
 
-// Ranges converts ascending ledger sequences to ranges. Adjacent sequences share a range.
+// Ranges converts ascending ledger sequences to ranges. Each range has as many consecutive sequences as possible.
 func Ranges(seqs []uint64) (out []SeqRange) {
 	for _, q := range seqs {
 		if n := len(out); n > 0 && out[n-1].To+1 == q {
@@ -57,8 +57,7 @@ func FormatRanges(rs []SeqRange) string {
 	return string(b)
 }
 
-// ParseRanges parses the output of FormatRanges. It accepts only that form: ascending ranges that
-// do not touch.
+// ParseRanges parses the output of FormatRanges. It accepts only ascending ranges that are not adjacent.
 func ParseRanges(s string) (out []SeqRange, err error) {
 	if len(s) > MaxSeqs {
 		return nil, fmt.Errorf("the list of entries has %d bytes, at most %d are allowed: make several statements", len(s),
@@ -85,7 +84,8 @@ func ParseRanges(s string) (out []SeqRange, err error) {
 	return out, nil
 }
 
-// Widen merges neighbouring ranges, those with the smallest gap first, until their text has at most limit bytes.
+// Widen shortens the list of ranges until its text has at most limit bytes. It merges neighbouring ranges, those with
+// the smallest gap first.
 func Widen(rs []SeqRange, limit int) []SeqRange {
 	for gap := uint64(2); len(FormatRanges(rs)) > limit; gap *= 2 {
 		var out []SeqRange
@@ -110,8 +110,8 @@ func InRanges(rs []SeqRange, seq uint64) bool {
 // FormatSeqs formats ascending ledger sequences as ranges, such as "12-15,19".
 func FormatSeqs(seqs []uint64) string { return FormatRanges(Ranges(seqs)) }
 
-// MaxListed is the maximum number of sequences that a list may expand to, because the expansion is
-// held in memory.
+// MaxListed is the maximum number of sequences in a list of ranges. The limit exists because the sequences are held in
+// memory one by one.
 const MaxListed = 1 << 20
 
 // ParseSeqs parses the output of FormatSeqs.

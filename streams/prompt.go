@@ -9,10 +9,11 @@ import (
 )
 
 // RegisterPrompt is the action that proposes a text as the next version of a prompt. Its arguments are
-// RegisterPromptArgs. Only a person's signed approval registers the version, even if the policy allows the action.
+// RegisterPromptArgs. Even if the policy allows the action, the version is registered only when a person approves it
+// with a signature.
 const RegisterPrompt = "prompts.register"
 
-// MaxPrompt is the longest text of a prompt, in bytes.
+// MaxPrompt is the maximum size of the text of a prompt, in bytes.
 const MaxPrompt = 64 << 10
 
 // RegisterPromptArgs are the arguments of RegisterPrompt.
@@ -22,7 +23,7 @@ type RegisterPromptArgs struct {
 	Text   string `json:"text"`
 }
 
-// Check reports whether the arguments name a prompt and have the digest of its text.
+// Check returns an error unless the arguments have a prompt's name, a text, and the digest of that text.
 func (a *RegisterPromptArgs) Check() error {
 	switch {
 	case !ValidID(a.Name):
@@ -42,17 +43,18 @@ type PromptVersion struct {
 	Digest  string    `json:"digest"`
 	By      string    `json:"by"`    // name of the key that signed
 	Hold    string    `json:"hold"`  // the hold that the person approved
-	Entry   uint64    `json:"entry"` // position of the proposal, which has the text
+	Entry   uint64    `json:"entry"` // ledger position of the proposal that has the text
 	Time    time.Time `json:"time"`  // of the approval
 }
 
-// ApprovedPrompt is the name and the digest of the text of a prompt that a person approved.
+// ApprovedPrompt has the name of a prompt that a person approved, and the digest of the prompt's text.
 type ApprovedPrompt struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"`
 }
 
-// ParsePrompt parses Session.Prompt: NAME@VERSION, or NAME for the latest version, for which it returns version 0.
+// ParsePrompt parses Session.Prompt: NAME@VERSION, or NAME for the latest version. For NAME alone, it returns version
+// 0.
 func ParsePrompt(s string) (name string, version int, err error) {
 	name, number, has := strings.Cut(s, "@")
 	if err := CheckID("name of the prompt", name); err != nil {

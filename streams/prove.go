@@ -3,21 +3,21 @@ package streams
 // ProveRequest is the body of a request to lz.svc.prove.<project>.<agent>. It asks for the proof
 // that an entry of the project is in the audit log. Exactly one of ID and Seq must be set.
 type ProveRequest struct {
-	// ID is the id of an event. The proof is for the entry that ingest made from it.
+	// ID is the id of an event. The proof is for the entry that ingest made from the event.
 	ID string `json:"id,omitzero"`
-	// Agent is the agent that sent the event. Empty means the caller.
+	// Agent is the agent that sent the event ID. If Agent is empty, it is the caller.
 	Agent string `json:"agent,omitzero"`
 	// Seq is a ledger sequence, such as that of a verdict.
 	Seq uint64 `json:"ledger_seq,omitzero"`
-	// Payload asks for the entry's body and the salt of its commitment too. They are returned only
-	// for entries about the caller's own events.
+	// Payload asks for the entry's body and the salt of its commitment too. The service returns them only for entries
+	// about the caller's own events.
 	Payload bool `json:"payload,omitzero"`
 }
 
 // ProveReply is the answer to a ProveRequest.
 type ProveReply struct {
-	// Proof is a C2SP tlog-proof: leaf, hashes, signed checkpoint. It proves nothing until the
-	// receiver checks it with the log's public key.
+	// Proof is a C2SP tlog-proof: leaf, hashes, signed checkpoint. The receiver must check it with the log's public
+	// key; unchecked, it proves nothing.
 	Proof string      `json:"proof,omitzero"`
 	Index int64       `json:"index"` // index of the leaf
 	Seq   uint64      `json:"ledger_seq,omitzero"`

@@ -8,7 +8,7 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// KindRecall is the kind of a retrieval from memory, and TypeRecall the type of its entries.
+// KindRecall is the kind of an event that asks for memories. TypeRecall is the type of the entries for such events.
 const (
 	KindRecall Kind = "recall"
 	TypeRecall Type = "recall"
@@ -26,9 +26,8 @@ func init() {
 	})
 }
 
-// Recall (kind recall) asks which memories may enter a context. Without candidates, they are
-// searched by query, key and filter. With candidates, the results of another store are
-// checked.
+// Recall (kind recall) asks which memories may enter a context. If it has no candidates, the memories are searched by
+// query, key and filter. If it has candidates, which are the results of another store, only these are checked.
 type Recall struct {
 	Head
 	Query   string       `json:"query,omitzero"`
@@ -36,12 +35,12 @@ type Recall struct {
 	Filter  RecallFilter `json:"filter,omitzero"`
 	Purpose string       `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
 	Limit   int          `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
-	// Offset is the number of bytes that are skipped at the beginning of each returned content. It
-	// is for reading the rest of a content that an earlier recall returned in part.
+	// Offset is the number of bytes to skip at the beginning of each returned content. With it, a client can read the
+	// rest of a content of which an earlier recall returned only the beginning.
 	Offset int `json:"offset,omitzero"`
-	// Candidates are the contents to check. If there are any, nothing is searched.
+	// Candidates are results of another store, which are checked. If there are any, memories are not searched.
 	Candidates []GateCandidate `json:"candidates,omitzero"`
-	// Spotlight asks to wrap untrusted contents in markers that the contents cannot forge.
+	// Spotlight asks for untrusted contents to be wrapped in markers that the contents cannot imitate.
 	Spotlight bool   `json:"spotlight,omitzero"`
 	After     uint64 `json:"after,omitzero"`
 }
@@ -55,20 +54,18 @@ type RecallFilter struct {
 	Category string         `json:"category,omitzero"`
 	Tool     string         `json:"tool,omitzero"`
 	Source   string         `json:"source,omitzero"`
-	// Since (inclusive) and Until (exclusive) bound the ledger time at which the belief was last
-	// confirmed.
+	// Since and Until bound the ledger time at which a belief was last confirmed. Since is included, Until is not.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// GateCandidate is a result of another store that may enter a context. It names a belief's id
-// or has the content itself. Content that was never observed or remembered in this project
-// counts as external.
+// GateCandidate is a result of another store that may enter a context. It has the id of a belief, or the content
+// itself. Content that was never observed or remembered in this project counts as external.
 type GateCandidate struct {
 	ID      string `json:"id,omitzero"`      // of a belief
 	Content string `json:"content,omitzero"` // verbatim
 	Source  string `json:"source,omitzero"`
-	// Score is the other store's score, 0 to 1. It is recorded, and does not make the content
+	// Score is the other store's score, from 0 to 1. It is recorded, but a high score does not make the content
 	// trusted.
 	Score *float64 `json:"score,omitzero"`
 }
@@ -80,26 +77,24 @@ const MaxCandidates = 100
 type RecallItem struct {
 	BeliefRef
 	Content string `json:"content"`
-	// Score is how well the belief matches the query, from 0 to 1. In a search it is the share of
-	// the best possible BM25 score. In a recall with candidates it is the other store's score. -1
-	// means no score.
+	// Score is how well the belief matches the query, from 0 to 1. In a search, it is the belief's BM25 score divided
+	// by the best possible one. In a recall with candidates, it is the other store's score. -1 means no score.
 	Score float64 `json:"score"`
-	// Reason says why the item is context only.
+	// Reason says why the item may be used only as context. It is empty for other items.
 	Reason string `json:"reason,omitzero"`
-	// Partial is set if only a part of the content is served, beginning at the request's offset.
-	// Size is the size of the whole content in bytes. Digest is the digest of the whole content, if
-	// the item is a memory.
+	// Partial is set if Content is only a part of the whole content. The part begins at the request's offset. Size is
+	// the size of the whole content in bytes. Digest is the digest of the whole content, if the item is a memory.
 	Partial bool   `json:"partial,omitzero"`
 	Size    int    `json:"size,omitzero"`
 	Digest  string `json:"digest,omitzero"`
 	// Unknown is set for content that was never observed or remembered in this project.
 	Unknown bool `json:"unknown,omitzero"`
-	// Effects lists the changes to Content in an answer: mask, annotate, spotlight. In the ledger,
-	// Content is unchanged and Effects is empty.
+	// Effects lists the changes to Content in an answer: mask, annotate, spotlight. In the ledger, Content is the
+	// unchanged content, and Effects is empty.
 	Effects []string `json:"effects,omitzero"`
 }
 
-// Refusal is a belief that a recall found but did not admit, with the reason.
+// Refusal is a belief that a recall found but must not return, with the reason.
 type Refusal struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
@@ -155,8 +150,8 @@ func checkRecall(e *Recall) error {
 	return names(f.Agent, "agent", f.Session, "session", f.Category, "category", f.Tool, "tool", f.Source, "source")
 }
 
-// RecallEntry is the body of a recall: the request, and the found items in lists (admitted, context only,
-// contradictions, refused), as the context policy ruled.
+// RecallEntry is the body of the entry for a recall. It has the request, and the items that the recall found. The
+// context policy puts each item into one of four lists: admitted, context only, contradictions, refused.
 type RecallEntry struct {
 	EntryHead
 	Query     string       `json:"query,omitzero"`
@@ -167,10 +162,10 @@ type RecallEntry struct {
 	Limit     int          `json:"limit"`
 	Offset    int          `json:"offset,omitzero"` // byte at which the served part of each content begins
 	Spotlight bool         `json:"spotlight,omitzero"`
-	// Privileged is set in a disclosure. All matching beliefs are admitted for inspection,
-	// including those that are blocked.
+	// Privileged is set for a disclosure, a privileged recall for a person's inspection. Then all matching beliefs are
+	// admitted, even blocked ones.
 	Privileged bool `json:"privileged,omitzero"`
-	// MaxExternal is the context policy's max_external. It is set if an admitted item is of external origin.
+	// MaxExternal is the context policy's max_external. It is set only if an admitted item is of external origin.
 	MaxExternal    int          `json:"max_external,omitzero"`
 	Admitted       []RecallItem `json:"admitted,omitzero"`
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
@@ -178,13 +173,14 @@ type RecallEntry struct {
 	Refused        []Refusal    `json:"refused,omitzero"`
 	// Omitted counts, for each of the four lists, the results that were left out because of the limit. Once
 	// context_only is full, further content that was read but never remembered counts as omitted from context_only,
-	// without being judged.
+	// without being judged by the context policy.
 	Omitted map[string]int `json:"omitted,omitzero"`
-	// More is set if texts were cut or items omitted because the entry was full. A smaller limit
-	// leaves more room for each text.
+	// More is set if texts were cut or items omitted because the entry reached its maximum size. With a smaller limit
+	// of items, each text has more room.
 	More     bool    `json:"more,omitzero"`
 	Unseen   bool    `json:"unseen,omitzero"`
 	UnseenBy *Unseen `json:"unseen_by,omitzero"`
-	// Restored is set if the intake was restored from an older copy (see ActionEntry.Restored). The recall is then held.
+	// Restored is set if the intake was restored from an older copy (see ActionEntry.Restored). The recall's verdict is
+	// then hold.
 	Restored bool `json:"restored,omitzero"`
 }

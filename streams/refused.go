@@ -5,18 +5,17 @@ import (
 	"strings"
 )
 
-// Codes by which a NATS server reports that it has no room for a stream, regardless of the stream's
-// own limits.
+// Error codes of a NATS server that has no room for another message, although the stream has not reached its own
+// limits.
 const (
-	// apiAccountResources is also reported while lazaret up forbids its account to store messages, because the disk is
-	// nearly full.
+	// While the disk is nearly full, `lazaret up` forbids its account to store messages. The server then also returns
+	// this code.
 	apiAccountResources = 10002
 	apiResources        = 10023
 	apiStorage          = 10047
 )
 
-// RefusedText returns the reason why a stream refused an event, from the code and description of
-// the server's error.
+// RefusedText says why a stream did not accept an event. code and description are from the server's error.
 func RefusedText(code int, description string) string {
 	low := strings.ToLower(description)
 	if code == apiAccountResources || code == apiResources || code == apiStorage ||

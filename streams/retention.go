@@ -7,9 +7,10 @@ import (
 
 // Old entries may be removed from the ledger once every stage that needs them has stored its results on disk. The
 // retention stage first writes a trim entry into every partition, on lz.ledger.<partition>.retention. Every stage
-// answers with a secured entry once its state on disk includes the last entry to remove. From then on it never needs
-// the removed entries again. When all stages have answered, the retention stage writes one trimmed entry into
-// partition 0. This entry gives the position up to which entries may be missing. Only then are the entries removed.
+// answers with a secured entry once its state on disk includes the effect of the last entry to remove. From then on,
+// the stage does not need these entries again. When all stages have answered, the retention stage writes one trimmed
+// entry into partition 0. The trimmed entry gives the position up to which entries may be missing from now on. Only
+// then are the entries removed.
 //
 // The last entry of each subject stays, because the subject's writer fences the next publish with it. So a gap before a
 // remaining entry does not show which entries were trimmed. The entries of the retention stage in partition 0 show it.
@@ -19,12 +20,12 @@ import (
 type Retention struct {
 	// ID connects the secured entries to their trim entry.
 	ID string `json:"id"`
-	// UpTo is the last ledger sequence to remove. A trim entry with 0 cancels an earlier trim entry.
+	// UpTo is the sequence of the last ledger entry to remove. A trim entry with UpTo 0 cancels an earlier trim entry.
 	UpTo uint64 `json:"up_to"`
-	// Trimmed is the last ledger sequence that may already be missing. In a trim entry it results
-	// from earlier trims. In a trimmed entry it equals UpTo.
+	// Trimmed is the last ledger sequence that may already be missing. In a trim entry, it comes from earlier trims. In
+	// a trimmed entry, it equals UpTo.
 	Trimmed uint64 `json:"trimmed"`
-	// Before is the horizon of the trim: every entry up to UpTo is older.
+	// Before is the time limit of the trim: every entry up to UpTo is older than Before.
 	Before time.Time `json:"before"`
 }
 
@@ -48,27 +49,28 @@ func ReadRetention(e *Entry) (*Retention, error) {
 	return r, nil
 }
 
-// SecuredEntry reports that a stage's state in this partition is on disk.
+// SecuredEntry reports up to which sequence a stage's state in this partition is on disk.
 type SecuredEntry struct {
-	// ID is the id of the trim entry.
+	// ID is the id of the trim entry that this entry answers.
 	ID string `json:"id"`
-	// Folded is the ledger sequence up to which the state on disk includes the ledger. If it is at least
-	// Retention.UpTo, this entry answers the trim. If ingest first reports a lower sequence, it writes a second entry
-	// later.
+	// Folded is the ledger sequence up to which the state on disk includes the effects of all entries. If Folded is at
+	// least Retention.UpTo, the trim is answered. Ingest may first report a lower sequence; it then writes a second
+	// entry later.
 	Folded uint64 `json:"folded"`
 }
 
-// EraseSubject is the subject for requests that need nats-server to stop for a short time: to remove deleted messages
-// from the files of the streams, which nats-server does not do for encrypted streams, or to copy the data folder. The
-// process that embeds nats-server answers. If nats-server is a separate process, there is no answer.
+// EraseSubject is the subject for two requests that need nats-server to stop for a short time. One removes deleted
+// messages from the files of the streams, which nats-server itself does not do for encrypted streams. The other copies
+// the data folder. The process that embeds nats-server answers. If nats-server runs as a separate process, there is no
+// answer.
 const EraseSubject = "lz.svc.erase"
 
 // EraseRequest starts an erasure or a copy, or asks for the result of an earlier one.
 type EraseRequest struct {
-	// Run is the id of the earlier run. If it is empty, a new run starts.
+	// Run is the id of the run whose result is asked for. If it is empty, a new run starts.
 	Run string `json:"run,omitzero"`
-	// Copy asks for a copy of the data folder instead of an erasure. Keys includes keys and
-	// credentials in the copy.
+	// Copy asks for a copy of the data folder instead of an erasure. Keys asks for the copy to include keys and
+	// credentials.
 	Copy bool `json:"copy,omitzero"`
 	Keys bool `json:"keys,omitzero"`
 }
@@ -76,11 +78,11 @@ type EraseRequest struct {
 // EraseReply is the answer to an EraseRequest.
 type EraseReply struct {
 	Run string `json:"run"`
-	// Done is set once the run has ended. During the run the server stops for a while.
+	// Done is set once the run has ended. During the run, nats-server stops for a while and does not answer.
 	Done    bool     `json:"done,omitzero"`
 	Streams []Erased `json:"streams,omitzero"`
 	Dir     string   `json:"dir,omitzero"` // folder of the copy
-	// NotCopied are files and folders of the data folder that the copy lacks and nobody can rebuild.
+	// NotCopied are files and folders that the copy of the data folder lacks and that cannot be rebuilt.
 	NotCopied []string `json:"not_copied,omitzero"`
 	Error     string   `json:"error,omitzero"`
 }

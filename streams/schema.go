@@ -33,7 +33,7 @@ func SchemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// enums adds to found the schemas of all enumerations in t. Enumerations are encoded as text.
+// enums adds the schema of each enumeration type in t to found. Enumerations are encoded as text.
 func enums(t reflect.Type, found map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
 	if seen[t] {
 		return
@@ -75,8 +75,8 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", k, err)
 	}
-	// The id is not required, because the header ce-id may give it. Only fields that a kind needs
-	// are required.
+	// The id is not required, because the header ce-id may have it instead. Require only the fields that the event's
+	// kind requires.
 	s.Required = k.About().Required
 	if id := s.Properties["id"]; id != nil {
 		id.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{1,%d}$`, MaxIDLen)
@@ -84,7 +84,7 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	if ses := s.Properties["session"]; ses != nil {
 		ses.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{1,%d}$`, MaxIDLen)
 	}
-	// stream and seq are fields of JetStream acknowledgements and not part of an event.
+	// Remove stream and seq. They are fields of JetStream acknowledgements, not of events.
 	delete(s.Properties, "stream")
 	delete(s.Properties, "seq")
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"

@@ -1,6 +1,7 @@
 package streams
 
-// KindSession is the kind of a session's start or end, and TypeSession the type of its entries.
+// KindSession is the kind of an event that a session starts or ends. TypeSession is the type of the entries for such
+// events.
 const (
 	KindSession Kind = "session"
 	TypeSession Type = "session"
@@ -18,9 +19,9 @@ func init() {
 type Session struct {
 	Head
 	Phase string `json:"phase"` // "start" or "end"
-	// Prompt names the version of the system prompt that the session runs: NAME@VERSION, or
-	// NAME for the latest version. PromptDigest is the Digest of the prompt's text. If the prompt
-	// is not registered, Prompt may be any text.
+	// Prompt names the version of the system prompt that the session runs: NAME@VERSION, or NAME for the latest
+	// version. PromptDigest is the Digest of the prompt's text. If no such prompt is registered, Prompt may be any
+	// text.
 	Prompt       string `json:"prompt,omitzero"`
 	PromptDigest string `json:"prompt_digest,omitzero"`
 }
@@ -45,7 +46,7 @@ type SessionEntry struct {
 	Prompt string `json:"prompt,omitzero"`
 	// PromptDigest is the digest of the prompt that the session runs, as its host says.
 	PromptDigest string `json:"prompt_digest,omitzero"`
-	// PromptDiffers says how the prompt differs from the registered one. It is empty if it does not differ.
+	// PromptDiffers says how the prompt differs from the registered one. If it does not differ, PromptDiffers is empty.
 	PromptDiffers string `json:"prompt_differs,omitzero"`
 	// Point names the restore point that was taken before the session started.
 	Point string `json:"point,omitzero"`

@@ -11,8 +11,8 @@ import (
 const MaxSilence = 90 * 24 * time.Hour
 
 // Silence keeps a rule's alerts in a project out of lists and notifications until it expires. It changes no verdict:
-// alerts are still raised and holds still opened. It is not signed: By is as trusted as the credential of the program
-// that sent the silence to the intake.
+// alerts are still raised and holds still opened. A silence is not signed. So By is only as trustworthy as the
+// credential of the program that sent the silence to the intake.
 type Silence struct {
 	Rule    string    `json:"rule,omitzero"`
 	Agent   string    `json:"agent,omitzero"` // empty: all agents
@@ -23,7 +23,7 @@ type Silence struct {
 	Ends    string    `json:"ends,omitzero"` // id of the silence to end now; the fields Rule to Expires are then empty
 }
 
-// Check returns an error if the silence cannot be recorded at the given time.
+// Check returns an error if the silence is not valid at time now.
 func (s *Silence) Check(now time.Time) error {
 	if s.By == "" {
 		return errors.New("a silence must name the person who made it (by)")

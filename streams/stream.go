@@ -21,11 +21,11 @@ const (
 	// IntakeMsgSize is the maximum size of an intake message, in bytes. It is twice the default
 	// event limit, so that a moderately oversized event still gets a rejected entry with its bytes.
 	IntakeMsgSize = 2*DefaultMaxEvent + 64<<10
-	// LeastPerAgent is the minimum of wire.Storage.IntakePerAgent, in bytes: two of the largest
-	// messages.
+	// LeastPerAgent is the minimum value in bytes of wire.Storage.IntakePerAgent. Two of the largest messages fit into
+	// it.
 	LeastPerAgent = 2 * IntakeMsgSize
-	// LedgerMsgSize is the maximum size of a ledger message, in bytes. It leaves room for a
-	// rejected event's bytes in base64, and for content with its features.
+	// LedgerMsgSize is the maximum size of a ledger message, in bytes. It is larger than IntakeMsgSize, because an
+	// entry has a rejected event's bytes in base64, or content with its features.
 	LedgerMsgSize = 7 << 20
 	// MaxEntry is the maximum size of the body of a ledger entry, in bytes.
 	MaxEntry = LedgerMsgSize - 4<<10

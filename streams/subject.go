@@ -12,16 +12,17 @@ import (
 // Partitions is the number of partitions. It cannot change, because the partition is part of every stored subject.
 const Partitions = 16
 
-// SyntheticPrefix begins the names of synthetic projects (replays, probes). In these, the time of an event is the one
-// in its body. A synthetic project does not affect other projects. No real project may use the prefix.
+// SyntheticPrefix begins the names of synthetic projects (replays, probes). In a synthetic project, the time of an
+// event is the one in the event's body. A synthetic project does not affect other projects. No real project may use the
+// prefix.
 const SyntheticPrefix = "syn-"
 
 // SystemProject is the project of the pipeline's own messages: operator commands in the
 // ledger, checkpoints on the live feed. No client can publish under it.
 const SystemProject = "_"
 
-// ReplayAgent is the agent in replays of recorded sessions. Its credential is valid in every
-// synthetic project and in no other.
+// ReplayAgent is the name of the agent in replays of recorded sessions. The agent's credential is valid in every
+// synthetic project and in no other project.
 const ReplayAgent = "replayed"
 
 // IsSynthetic reports whether a project is synthetic, so that the time of its events is the one in
@@ -72,9 +73,8 @@ type Address struct {
 	Origin    beliefs.Origin // empty for kinds without an origin
 }
 
-// ParseIntake parses a stored intake subject. For an unknown kind or an illegal name it returns an
-// error together with the parts of the address that could be read, so that the rejection can name
-// the sender.
+// ParseIntake parses a stored intake subject. For an unknown kind or an illegal name it returns an error together with
+// the parts of the address that could be read, so that the entry for the rejected message can name the sender.
 func ParseIntake(subject string) (Address, error) {
 	if rest, ok := strings.CutPrefix(subject, ControlPrefix); ok {
 		p, err := parsePartition(rest)
@@ -116,8 +116,8 @@ func ParseIntake(subject string) (Address, error) {
 	return a, nil
 }
 
-// PartitionOf returns the partition that the server's subject transform, {{partition(16,1)}},
-// assigns to a project: FNV-1a over the name.
+// PartitionOf returns the partition of a project. The server assigns the same one by the subject transform
+// {{partition(16,1)}}, which computes FNV-1a over the name.
 func PartitionOf(project string) int {
 	h := fnv.New32a()
 	h.Write([]byte(project))
@@ -134,8 +134,8 @@ const (
 	// StageRetention is the name under which the process that trims the ledger writes its entries.
 	// It is not a stage of the pipeline.
 	StageRetention = "retention"
-	// StageJoint names the subject of joint frames, whose entries belong to several stages. It is not
-	// a stage.
+	// StageJoint takes the place of a stage's name in the subject of joint frames. It is not a stage. The entries of a
+	// joint frame belong to several stages.
 	StageJoint  = "joint"
 	sentinelTag = "sentinel-"
 )
@@ -143,10 +143,11 @@ const (
 // SentinelStage returns the stage name of a sentinel group.
 func SentinelStage(group string) string { return sentinelTag + group }
 
-// SentinelGroup returns the group of a sentinel's stage. ok is false for other stages.
+// SentinelGroup returns the name of the sentinel group to which a stage name belongs. For a stage that is not a
+// sentinel group, ok is false.
 func SentinelGroup(stage string) (string, bool) { return strings.CutPrefix(stage, sentinelTag) }
 
-// LedgerSubject returns the subject that one stage writes to in one partition.
+// LedgerSubject returns the subject to which a stage writes its entries in a partition.
 func LedgerSubject(partition int, stage string) string {
 	return LedgerPrefix + strconv.Itoa(partition) + "." + stage
 }
@@ -157,14 +158,14 @@ func LedgerFilter(partition int) string { return LedgerSubject(partition, "*") }
 // LedgerStageFilter returns the filter for the entries of one stage in every partition.
 func LedgerStageFilter(stage string) string { return LedgerPrefix + "*." + stage }
 
-// StageFilters returns the filters for the messages that have entries of one stage. The joint frames
-// among these messages have entries of other stages too.
+// StageFilters returns the filters for all messages with entries of a stage. That includes joint frames, which also
+// have entries of other stages.
 func StageFilters(stage string) []string {
 	return []string{LedgerStageFilter(stage), LedgerStageFilter(StageJoint)}
 }
 
-// StageSubjects returns the subjects in one partition of the messages that have entries of one stage.
-// The joint frames among them have entries of other stages too.
+// StageSubjects returns the subjects of all messages with entries of a stage in a partition. That includes the subject
+// of joint frames, which also have entries of other stages.
 func StageSubjects(partition int, stage string) []string {
 	return []string{LedgerSubject(partition, stage), LedgerSubject(partition, StageJoint)}
 }
@@ -185,8 +186,8 @@ func ParseLedger(subject string) (partition int, stage string, err error) {
 	return partition, stage, nil
 }
 
-// LiveSubject returns lz.live.<project>.<token...>. It returns an error for a token that is not an
-// identifier, such as a rule id with a dot.
+// LiveSubject returns lz.live.<project>.<token...>. It returns an error if a token is not an identifier; for example, a
+// rule id with a dot is not one.
 func LiveSubject(project string, tokens ...string) (string, error) {
 	if err := CheckID("project", project); err != nil {
 		return "", err
@@ -219,8 +220,8 @@ func QuerySubject(what string, partition int) string {
 	return servicePrefix + "query." + what + "." + strconv.Itoa(partition)
 }
 
-// StatusSubject is the subject on which operators ask for the progress of every stage. Every
-// process answers.
+// StatusSubject is the subject on which operators ask for the progress of every stage. Every process of the pipeline
+// answers.
 const StatusSubject = servicePrefix + "query.stages"
 
 // ResolveSubject returns the subject for a signed resolution of a hold.
@@ -241,9 +242,9 @@ func ParseResolve(subject string) (project, hold string, err error) {
 	return project, hold, checkPrincipal(project, hold)
 }
 
-// ServiceSubject returns the subject of a client's request: lz.svc.<service>.<project>.<agent>,
-// followed by .<origin> for remember and observe. The origin is in the subject because credentials
-// grant origins individually, and a payload must not choose among them.
+// ServiceSubject returns the subject of a client's request: lz.svc.<service>.<project>.<agent>, followed by .<origin>
+// for remember and observe. The origin is in the subject, and not in the payload, so that NATS permissions can limit a
+// credential to certain origins.
 func ServiceSubject(svc Service, project, agent string, origin beliefs.Origin) (string, error) {
 	if err := checkPrincipal(project, agent); err != nil {
 		return "", err

@@ -4,7 +4,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// KindTools is the kind of a tool catalogue with schemas, and TypeTools the type of its entries.
+// KindTools is the kind of an event with a tool catalogue and its schemas. TypeTools is the type of the entries for
+// such events.
 const (
 	KindTools Kind = "tools"
 	TypeTools Type = "tools"

@@ -6,8 +6,8 @@ import "encoding/hex"
 // the same event, sent again within another trace, still counts as a repeat.
 const HeaderTraceparent = "traceparent"
 
-// Traceparent returns s if it is a valid W3C traceparent of version 00, and "" otherwise. Receivers
-// ignore invalid ones.
+// Traceparent returns s if it is a valid W3C traceparent of version 00, and "" otherwise. So an invalid traceparent is
+// ignored.
 func Traceparent(s string) string {
 	if trace, parent := ParseTraceparent(s); trace == nil || parent == nil {
 		return ""
@@ -15,8 +15,8 @@ func Traceparent(s string) string {
 	return s
 }
 
-// ParseTraceparent returns the trace id and the parent span id of a traceparent. Both are nil if it
-// is not valid.
+// ParseTraceparent returns the trace id and the parent span id of a traceparent. If the traceparent is not valid, both
+// are nil.
 func ParseTraceparent(s string) (trace, parent []byte) {
 	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
 		return nil, nil

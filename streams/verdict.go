@@ -3,7 +3,7 @@ package streams
 import "fmt"
 
 // Verdict is the answer to a proposal. Verdicts are ordered Allow < Hold < Deny and are combined only by Join.
-// Therefore a combined verdict does not depend on the order of its parts, and an additional or repeated part cannot
+// Therefore a combined verdict does not depend on the order in which verdicts are joined, and a further verdict cannot
 // make it milder.
 type Verdict uint8
 

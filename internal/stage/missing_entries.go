@@ -43,7 +43,7 @@ type forgettings struct {
 // ordered is an order to forget a project. An entry of type forgotten has it.
 type ordered struct {
 	at     uint64             // sequence of the order's entry
-	upTo   uint64             // last sequence that the order covers; 0 in an earlier format, whose orders name no sequences
+	upTo   uint64             // last sequence that the order covers; 0 in an earlier format that names no sequences
 	ranges []streams.SeqRange // sequences of the project's entries
 	// Until this time, other stages may still write entries that they derive from the project's entries.
 	late time.Time

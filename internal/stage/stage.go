@@ -334,7 +334,8 @@ func (r *runtime) ledgerFilters() []string {
 	return f
 }
 
-// oldest returns the lowest cursor of the stage's partitions: the ledger sequence up to which all are folded.
+// oldest returns the lowest cursor of the stage's partitions. Every partition is folded at least up to this ledger
+// sequence.
 func (r *runtime) oldest() uint64 {
 	low := ^uint64(0)
 	for _, p := range r.cfg.Partitions {
