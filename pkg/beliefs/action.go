@@ -28,10 +28,10 @@ func (s *Sensitivity) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Within reports whether s is at most ceiling.
+// Within reports whether sensitivity s is at most ceiling, so that a caller with this ceiling may see the data.
 func (s Sensitivity) Within(ceiling Sensitivity) bool { return s.rank() <= ceiling.rank() }
 
-// Join returns the stricter one of s and t.
+// Join returns the higher one of the sensitivities s and t.
 func (s Sensitivity) Join(t Sensitivity) Sensitivity {
 	if s.Within(t) {
 		return t
@@ -51,7 +51,7 @@ func (s Sensitivity) rank() int {
 	return 3
 }
 
-// Scope is the use that a served belief is allowed for.
+// Scope says for what a served belief may be used.
 type Scope uint8
 
 // The values of Scope.
@@ -77,7 +77,7 @@ func (s *Scope) UnmarshalText(b []byte) error {
 	return err
 }
 
-// BlastRadius is the range of an action's effects.
+// BlastRadius says how far the effects of an action reach.
 type BlastRadius uint8
 
 // The values of BlastRadius.
@@ -105,7 +105,7 @@ func (r *BlastRadius) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Reversibility is whether an action can be undone.
+// Reversibility says whether an action can be undone.
 type Reversibility uint8
 
 // The values of Reversibility.
@@ -132,7 +132,7 @@ func (r *Reversibility) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Level is a level of the trust ladder.
+// Level is a level of the trust ladder, L0 to L5. It says how much an action can change.
 type Level uint8
 
 // The values of Level.
@@ -161,15 +161,15 @@ func (l *Level) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Precondition is a resource whose content must be the same when an action is released as when it
+// Precondition is a condition for the release of an action: a resource must have the same content as when the action
 // was proposed.
 type Precondition struct {
 	What   string `json:"what"`   // a resource
-	Digest string `json:"digest"` // digest of its content at the time of the proposal
+	Digest string `json:"digest"` // digest of the resource's content when the action was proposed
 }
 
-// Contract is what an action declares about itself. It can raise the level of the tool's policy,
-// never lower it.
+// Contract is what the proposer of an action declares about it. It can raise the level that the policy gives the tool,
+// but never lower it.
 type Contract struct {
 	Level         Level          `json:"level"`
 	Blast         BlastRadius    `json:"blast_radius,omitzero"`
@@ -186,7 +186,7 @@ type Action struct {
 	// beliefs that the decision cites.
 	Decision   string   `json:"decision,omitzero"`
 	Confidence *float64 `json:"confidence,omitzero"` // the agent's confidence, 0 to 1
-	Effects    []string `json:"effects,omitzero"`    // read, write, egress, …, as the policy says
+	Effects    []string `json:"effects,omitzero"`    // read, write, egress, …, according to the policy
 }
 
 // Outcome is the result of an action, as its executor reports it.
@@ -208,8 +208,9 @@ const (
 // OutcomeStatuses lists the statuses that an outcome may have.
 var OutcomeStatuses = []string{OutcomeOK, OutcomeError, OutcomeSkipped, OutcomeAnswer, OutcomeCancelled}
 
-// Ran reports whether the action was executed, successfully or not. Old ledgers have outcomes with other statuses than
-// those of OutcomeStatuses. They count as executed, so that an unknown word hides no execution.
+// Ran reports whether the action was executed, successfully or not. Old ledgers have outcomes with statuses that are
+// not in OutcomeStatuses. An action with such an outcome counts as executed, so that an unknown status does not hide an
+// execution.
 func (o *Outcome) Ran() bool {
 	switch o.Status {
 	case OutcomeSkipped, OutcomeAnswer, OutcomeCancelled:

@@ -1,11 +1,11 @@
 package beliefs
 
-// Truth is whether a belief is taken to be true.
+// Truth says whether evidence supports or contradicts a belief.
 type Truth uint8
 
 // The values of Truth.
 const (
-	Unverified   Truth = iota // no evidence beyond its own source supports it
+	Unverified   Truth = iota // only the belief's own source supports it
 	Supported                 // evidence of a sufficient class supports it
 	Contradicted              // evidence contradicts it
 	Superseded                // a named successor replaced it
@@ -27,7 +27,7 @@ func (t *Truth) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Retrieval is whether and to whom a belief is served.
+// Retrieval says whether a belief may be served, and to whom.
 type Retrieval uint8
 
 // The values of Retrieval.
@@ -62,7 +62,7 @@ type Security uint8
 const (
 	Clean Security = iota
 	Suspicious
-	Quarantined // kept for review; only a user can clear it
+	Quarantined // kept for review; only a user can end the quarantine
 	Malicious   // final
 )
 
@@ -82,7 +82,7 @@ func (s *Security) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Freshness is whether a belief is too old.
+// Freshness says whether a belief has become too old.
 type Freshness uint8
 
 // The values of Freshness.

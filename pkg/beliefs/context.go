@@ -13,7 +13,7 @@ const (
 	PurposeExplanation = "explanation"
 )
 
-// Purposes lists the purposes that an agent's recall may have, and for which a policy may have a context policy.
+// Purposes lists the purposes that an agent's recall may state. A policy may have a context policy for each.
 var Purposes = []string{PurposeExtraction, PurposePlanning, PurposeDecision, PurposeExplanation}
 
 // ContextPolicy decides which beliefs may enter a model's context.
@@ -26,8 +26,8 @@ type ContextPolicy struct {
 	Ceiling Sensitivity
 	// MaxExternal is the maximum number of admitted entries of external origin.
 	MaxExternal int
-	// ContextOnly serves restricted and unverified beliefs in a separate list, to be read but not
-	// acted on.
+	// ContextOnly says that restricted and unverified beliefs are served too, in a separate list. The agent may read
+	// these beliefs but not act on them.
 	ContextOnly bool
 	// Privileged serves every belief, for audits.
 	Privileged bool
@@ -37,11 +37,11 @@ type ContextPolicy struct {
 
 // Condition is an operator's condition on served beliefs.
 type Condition struct {
-	Name string // an identifier; it is the reason of a refusal
-	// ContextOnly serves a belief that fails the condition as context only. Otherwise the belief is
-	// refused.
+	Name string // an identifier; if a belief fails the condition, the name is part of the reason
+	// ContextOnly says that a belief that fails the condition is still served, as context only. If it is not set, such
+	// a belief is refused.
 	ContextOnly bool
-	// Holds evaluates the condition. It must be deterministic. If it returns an error, the belief
+	// Holds reports whether a belief meets the condition. It must be deterministic. If it returns an error, the belief
 	// is refused.
 	Holds func(Subject) (bool, error)
 }
@@ -51,13 +51,13 @@ type Subject struct {
 	Candidate
 	Purpose string
 	Now     time.Time
-	// Agent and Session are those of the recall.
+	// Agent and Session are the agent and the session that the recall is for.
 	Agent, Session string
 }
 
-// DefaultContext returns the context policy that applies unless a policy file says otherwise:
-// supported, normal, clean and fresh beliefs of the last 30 days, with sensitivity internal at
-// most, and at most two of external origin.
+// DefaultContext returns the context policy that applies unless a policy file says otherwise: Admitted are supported,
+// normal, clean and fresh beliefs that were confirmed in the last 30 days, with a sensitivity of at most internal. At
+// most two of them may be of external origin.
 func DefaultContext(purpose string) ContextPolicy {
 	return ContextPolicy{Purpose: purpose, MaxAge: 30 * 24 * time.Hour, Ceiling: Internal, MaxExternal: 2,
 		ContextOnly: true}
@@ -71,10 +71,10 @@ type Candidate struct {
 	At          time.Time // ledger time of its last confirmation
 	ValidFrom   time.Time // zero: always
 	ValidTo     time.Time // zero: for ever
-	// Read is set for content that was observed but never written as a memory. It may be served as
-	// context only, whoever said it.
+	// Read is set for content that was observed but never written as a memory. Whoever said it, it may be served only
+	// as context.
 	Read bool
-	// Grade allows planning with the belief although it is unverified.
+	// Grade says whether the belief may be used for planning although it is unverified.
 	Grade Grade
 
 	// The following fields are for conditions.
@@ -82,10 +82,10 @@ type Candidate struct {
 	Agent, Session            string // of the event that introduced it
 	Quality                   Quality
 	Confidence                float64
-	Score                     float64 // match with the query, 0 to 1; -1 means none
+	Score                     float64 // how well the belief matches the query, 0 to 1; -1 means that there is no score
 }
 
-// Channel is the list of an answer in which a candidate appears.
+// Channel is one of the lists of a recall's answer. A candidate appears in one of them.
 type Channel uint8
 
 // The channels.
@@ -93,10 +93,10 @@ const (
 	Refused Channel = iota
 	Admitted
 	AsContext     // may be read, not acted on
-	Contradiction // listed as a contradiction, never as a fact
+	Contradiction // listed as contradicting another belief, never served as a fact
 )
 
-// Ruling is the policy's result for one candidate.
+// Ruling is the decision of a context policy on one candidate.
 type Ruling struct {
 	Channel Channel
 	Reason  string // stable code; empty when admitted
@@ -128,8 +128,7 @@ const (
 // Asker is the agent and session that a recall is for.
 type Asker struct{ Agent, Session string }
 
-// Judge rules on candidates in their ranked order, at ledger time now. It returns one ruling per
-// candidate.
+// Judge returns a ruling for each candidate, at ledger time now. The candidates must be in their ranked order.
 func (p ContextPolicy) Judge(now time.Time, by Asker, candidates []Candidate) []Ruling {
 	out := make([]Ruling, len(candidates))
 	external := 0
@@ -146,7 +145,7 @@ func (p ContextPolicy) Judge(now time.Time, by Asker, candidates []Candidate) []
 	return out
 }
 
-// CountsAsExternal reports whether an admitted belief counts against MaxExternal.
+// CountsAsExternal reports whether an admitted belief counts toward the limit MaxExternal.
 func CountsAsExternal(o Origin, g Grade) bool { return o.External() && g != Record }
 
 func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
@@ -199,8 +198,8 @@ func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
 	return Ruling{Channel: Admitted}
 }
 
-// conditions applies the operator's conditions to a candidate that would be served. They can only
-// tighten the ruling.
+// conditions applies the operator's conditions to a candidate that would be served with ruling r. They can only make
+// the ruling stricter.
 func (p ContextPolicy) conditions(s Subject, r Ruling) Ruling {
 	if p.Privileged {
 		return r

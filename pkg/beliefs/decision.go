@@ -11,14 +11,15 @@ import (
 type Decision struct {
 	Summary string   `json:"summary,omitzero"`
 	Beliefs []string `json:"beliefs,omitzero"` // ids of the cited beliefs
-	// CitesNone states that the decision depends on no belief.
+	// CitesNone is set if the agent says that the decision depends on no belief.
 	CitesNone bool `json:"cites_none,omitzero"`
 }
 
-// ErrUncited reports a decision that neither cites beliefs nor sets CitesNone.
+// ErrUncited reports a decision that cites no beliefs although CitesNone is not set.
 var ErrUncited = errors.New("it cites no belief and does not say so: name beliefs, or set cites_none")
 
-// Check returns ErrUncited, or another error if the decision contradicts itself.
+// Check returns ErrUncited if the decision has no citations and does not set CitesNone. It returns another error if it
+// has both.
 func (d *Decision) Check() error {
 	switch {
 	case d.CitesNone && len(d.Beliefs) > 0:
@@ -35,8 +36,8 @@ type Dependant struct {
 	Kind  string `json:"kind"` // decision or action
 	ID    string `json:"id"`
 	Agent string `json:"agent"`
-	// Belief is the id of that belief, Axes its state after the change that made it unreliable, and Why the cause of
-	// that change.
+	// Belief is the id of the belief that is no longer reliable. Axes is the belief's state after the change that made
+	// it unreliable, and Why is the cause of this change.
 	Belief string    `json:"belief"`
 	Axes   Axes      `json:"axes"`
 	Why    string    `json:"why"`

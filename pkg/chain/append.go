@@ -15,7 +15,7 @@ import (
 	"lazaret/pkg/position"
 )
 
-// appender is an append in progress: a batch, and the state of the log after it.
+// appender is an append that is not finished: a batch of leaves, and the state that the log will have after it.
 type appender struct {
 	l    *Log
 	b    *pebble.Batch
@@ -29,19 +29,19 @@ type appender struct {
 	first  int64 // index of its first leaf
 }
 
-// batchReused is the size in bytes up to which the buffer of a batch is used for later batches. An auditor's batches
-// have one to two MiB under load.
+// batchReused is a size in bytes. The buffer of a batch that is not larger is used again for later batches. Under load,
+// an auditor's batches have one to two MiB.
 const batchReused = 4 << 20
 
 // begin starts an append. The caller must hold l.appending.
 func (l *Log) begin(sizeHint int) *appender {
-	// Pebble uses the buffer of a closed batch again, up to this size.
+	// Pebble uses the buffer of a closed batch again if the buffer is not larger than batchReused.
 	reused := pebble.WithMaxRetainedSizeBytes(batchReused)
 	return &appender{l: l, b: l.db.NewBatchWithSize(sizeHint, reused), edge: l.edge, prev: l.prev, head: l.tip,
 		bundle: l.buf[:0], first: l.edge.size}
 }
 
-// leaf adds a leaf and the hashes of the tree that it completes.
+// leaf adds a leaf to the batch, and the hashes of the subtrees that this leaf completes.
 func (a *appender) leaf(leaf *Leaf) error {
 	leaf.Index, leaf.Prev = a.edge.size, a.prev
 	at := len(a.bundle)
@@ -52,7 +52,7 @@ func (a *appender) leaf(leaf *Leaf) error {
 	return a.added(at)
 }
 
-// added updates the state for the leaf whose bundle entry begins at offset at.
+// added updates the state for a leaf that was just encoded. The leaf's entry in the bundle begins at offset at.
 func (a *appender) added(at int) error {
 	raw := a.bundle[at+2:]
 	binary.BigEndian.PutUint16(a.bundle[at:], uint16(len(raw)))
@@ -84,7 +84,7 @@ func (a *appender) flush() error {
 	return nil
 }
 
-// commit writes the batch durably, or nothing of it.
+// commit writes the batch durably. On an error, nothing of the batch is written.
 func (a *appender) commit() error {
 	wait, err := a.apply()
 	if err != nil {
@@ -93,8 +93,8 @@ func (a *appender) commit() error {
 	return wait()
 }
 
-// apply writes the batch, or nothing of it. wait returns once the batch is on disk. Later appends
-// are on disk after this one.
+// apply writes the batch. On an error, nothing of it is written. wait returns once the batch is on disk. Batches reach
+// the disk in the order in which they were applied.
 func (a *appender) apply() (wait func() error, err error) {
 	l := a.l
 	if err := l.broken(); err != nil {
@@ -108,7 +108,7 @@ func (a *appender) apply() (wait func() error, err error) {
 		return nil, err
 	}
 	if err := l.db.ApplyNoSyncWait(a.b, pebble.Sync); err != nil {
-		// Forget the cached keys: a key that was made for this batch may not be on disk.
+		// Drop the cached keys, because a key that was made for this batch may not be on disk.
 		clear(l.vault.keys)
 		return nil, fmt.Errorf("appending to the log: %w", err)
 	}
@@ -145,7 +145,7 @@ func (a *appender) close() error {
 	return err
 }
 
-// broken returns an error if nothing can be appended.
+// broken returns an error if nothing may be appended any more, because an earlier write failed.
 func (l *Log) broken() error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -155,12 +155,11 @@ func (l *Log) broken() error {
 	return nil
 }
 
-// Append adds entries durably: when it returns without an error, all of them are synced to disk. On
-// an error none is added. It skips entries up to the log's last sequence, so that a follower may
-// send entries again. The sequences of entries must rise. Missing sequences become a gap leaf.
+// Append adds entries durably: when it returns without an error, all of them are synced to disk. On an error none is
+// added. It skips entries that the log already has, so that a follower may send entries again. The sequences of entries
+// must rise. Missing sequences become a gap leaf.
 //
-// Each call costs one sync, so large batches are cheaper. Entries are hashed and encrypted on all
-// processors.
+// Each call costs one sync, so large batches are cheaper. Entries are hashed and encrypted on all processors.
 func (l *Log) Append(entries []Entry) error {
 	wait, err := l.AppendNoWait(entries)
 	if err != nil {
@@ -169,10 +168,9 @@ func (l *Log) Append(entries []Entry) error {
 	return wait()
 }
 
-// AppendNoWait is like Append, but does not wait for the disk. The entries are durable, and part of
-// [Log.Head], when wait has returned without an error. The caller must call wait. It may append further
-// batches before that. Batches reach the disk in the order of the log. If wait fails, the log must be opened
-// again.
+// AppendNoWait is like Append, but does not wait for the disk. The entries are durable, and part of [Log.Head], when
+// wait has returned without an error. The caller must call wait, but may append further batches before. Batches reach
+// the disk in the order in which they were appended. If wait returns an error, the log must be closed and opened again.
 func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -203,7 +201,7 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	}
 	a := l.begin(size)
 	fail := func(err error) (func() error, error) {
-		clear(l.vault.keys) // a key that was made for this batch was not written
+		clear(l.vault.keys) // the cached keys may include one that was made for this batch, which was not written
 		return nil, errors.Join(err, a.close())
 	}
 	sealed, err := l.seal(a, entries)
@@ -236,8 +234,8 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	return wait, nil
 }
 
-// follows reports whether an entry may come after another one: in a later message, or as the next
-// entry of the same message.
+// follows reports whether entry e may come after entry before: as an entry of a later message, or as the next entry of
+// the same message.
 func (e *Entry) follows(before *Entry) bool {
 	if position.Index(e.Seq) > 0 {
 		return e.Seq == position.Next(before.Seq)
@@ -282,7 +280,7 @@ type sealed struct {
 	record     []byte
 }
 
-// sealAlone is the number of entries up to which one processor is faster than several.
+// sealAlone is a number of entries. Up to it, one processor encrypts and hashes them faster than several.
 const sealAlone = 32
 
 // seal encrypts and hashes the payloads of entries that will be appended to a.
@@ -359,9 +357,9 @@ func subjectOf(e *Entry) string {
 	return e.Project
 }
 
-// NewEpoch sets the time at which the followed ledger was created. The first call only records it.
-// If a later call has a different time, the ledger was recreated. Then NewEpoch adds a leaf
-// (KindReset), the ledger's sequences begin again, and NewEpoch returns true.
+// NewEpoch sets the time at which the followed ledger was created. The first call only records it. If a later call has
+// a different time, the ledger was recreated. Then NewEpoch adds a leaf of kind KindReset, accepts sequences from 1
+// again, and returns true.
 func (l *Log) NewEpoch(created time.Time) (reset bool, err error) {
 	if created.IsZero() {
 		return false, errors.New("a ledger's time of creation cannot be zero")

@@ -21,8 +21,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// The attacked log, in leaves. The verifier has the checkpoint of size earlierSize. Attacks with
-// the log's own key change something below it.
+// attackedSize is the number of leaves of the attacked log. The verifier has the log's checkpoint of size earlierSize.
+// Attacks that use the log's own key change a leaf below that size.
 const (
 	attackedSize = 330
 	earlierSize  = 300
@@ -94,19 +94,19 @@ func (f files) fs(t *testing.T) *vfs.MemFS {
 // change, or nil if the random choice changed nothing.
 type attack struct {
 	name string
-	// silent: only a verifier with an earlier checkpoint can detect the attack.
+	// silent is set if only a verifier with an earlier checkpoint can detect the attack.
 	silent bool
-	// idle: the attack may change bytes that carry no data (free space in blocks, data that Pebble
-	// has superseded). Then every record must be unchanged.
+	// idle is set if the attack may change only bytes that carry no data: free space in blocks, or data that Pebble has
+	// superseded. If the attack is not detected, every record must be unchanged.
 	idle bool
 	do   func(t *testing.T, x *attacked, rng *rand.Rand) (files, string)
 }
 
-// attacked has the honest log in the states from which attacks start.
+// attacked has the files of the honest log in the states in which the attacks find them.
 type attacked struct {
 	k      keypair
 	honest files // closed properly, with all data in tables
-	wal    files // the same, with most data in the write-ahead log
+	wal    files // the same log, with most data in the write-ahead log
 	old    []files
 	keys   [][]byte // of all records
 }
@@ -118,7 +118,8 @@ func (x *attacked) some(rng *rand.Rand) files {
 	return x.honest
 }
 
-// record opens the store directly, without the log.
+// record lets do change the records of a log's store directly, as an attacker with the disk can. It returns the changed
+// files.
 func record(t *testing.T, f files, do func(db *pebble.DB) error) files {
 	t.Helper()
 	fs := f.fs(t)
@@ -141,7 +142,8 @@ func get(db *pebble.DB, k []byte) []byte {
 	return bytes.Clone(v)
 }
 
-// forge writes a different log with the log's key and master key.
+// forge returns the files of a log with other entries that is signed with the attacked log's key and uses its master
+// key.
 func forge(t *testing.T, x *attacked, es []chain.Entry, every int) files {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -322,7 +324,7 @@ func attacks() []attack {
 	}
 }
 
-// contents returns all data in the records of a log, or the reason why they cannot be read.
+// contents returns all records of a log as text, or the reason why they cannot be read.
 func contents(f files, t *testing.T) (out string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -408,7 +410,7 @@ func TestEveryAttackIsConvicted(t *testing.T) {
 		return rep
 	}
 	with := chain.VerifyOptions{Against: [][]byte{earlierCP}}
-	// The witness saw the log at its earlier size.
+	// A witness cosigned only the checkpoint of size earlierSize.
 	witnessed := quorum(earlierCP)
 	for _, f := range []files{x.honest, x.wal} {
 		if rep := check(f, with); rep.Status != chain.Verified {
@@ -476,7 +478,7 @@ func TestEveryAttackIsConvicted(t *testing.T) {
 	}
 }
 
-// quorum simulates a witness that cosigned one checkpoint.
+// quorum stands in for witnesses: it is satisfied only by the checkpoint that it holds.
 type quorum []byte
 
 func (q quorum) Satisfied(cp []byte) bool { return bytes.Equal(cp, q) }

@@ -45,7 +45,7 @@ func newKey(t testing.TB, name string) keypair {
 	return keypair{s, note.VerifierList(v)}
 }
 
-// entry returns the n-th entry of a generated ledger, the same on every call.
+// entry returns the n-th entry of a generated ledger. For the same n, it always returns the same entry.
 func entry(n uint64) chain.Entry {
 	sum := sha256.Sum256(fmt.Append(nil, n))
 	e := chain.Entry{Seq: n, Time: time.Unix(1_700_000_000, int64(n)).UTC(), Type: "observation",
@@ -156,7 +156,7 @@ func TestRootsDependOnEntriesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := uint64(1); n <= 100; n += 7 {
-		// A restarted follower repeats entries that it has taken already.
+		// A restarted follower appends up to three entries again that the log already has. They must have no effect.
 		if err := two.Append(entries(n-min(n-1, 3), min(n+6, 100))); err != nil {
 			t.Fatal(err)
 		}
@@ -248,8 +248,8 @@ func TestWithoutKeysAVerificationIsIncomplete(t *testing.T) {
 	}
 }
 
-// build makes a log of n entries on disk, with checkpoints at a third and at the end, and returns
-// the first checkpoint.
+// build makes a log of n entries in dir. It signs a checkpoint after a third of the entries and one at the end, and
+// returns the first one.
 func build(t *testing.T, dir string, k keypair, n uint64) []byte {
 	t.Helper()
 	l := open(t, nil, dir, k)
@@ -272,7 +272,7 @@ func build(t *testing.T, dir string, k keypair, n uint64) []byte {
 	return early
 }
 
-// alter changes the store directly, without the log.
+// alter changes the records of a log's store directly, as an attacker with the disk can.
 func alter(t *testing.T, dir string, f func(db *pebble.DB) error) {
 	t.Helper()
 	db, err := pebble.Open(filepath.Join(dir, "store"), &pebble.Options{FormatMajorVersion: pebble.FormatNewest,
@@ -360,7 +360,7 @@ func TestARewrittenLogIsConvictedByAnEarlierCheckpoint(t *testing.T) {
 	k := newKey(t, "log")
 	honest := t.TempDir()
 	early := build(t, honest, k, 60)
-	// An attacker with the log's own key replaces the log.
+	// An attacker with the log's own key replaces the log by another one.
 	forged := t.TempDir()
 	l := open(t, nil, forged, k)
 	es := entries(1, 60)
@@ -387,13 +387,13 @@ func TestARewrittenLogIsConvictedByAnEarlierCheckpoint(t *testing.T) {
 	}
 }
 
-// TestAlteredFilesAreFound flips bytes of the files. Not every byte carries data (padding, obsolete
-// versions), so the test checks that no log verifies whose records differ.
+// TestAlteredFilesAreFound flips bytes of the files. Some bytes carry no data: padding, and obsolete versions of
+// records. So the test does not demand that each flip is found. But if a log verifies, its records must be unchanged.
 func TestAlteredFilesAreFound(t *testing.T) {
 	k := newKey(t, "log")
 	dir := t.TempDir()
 	build(t, dir, k, 300)
-	// The data is in tables, not in a write-ahead log.
+	// Move the data from the write-ahead log into tables.
 	alter(t, dir, func(db *pebble.DB) error {
 		return errors.Join(db.Flush(), db.Compact(context.Background(), []byte{0}, []byte{255}, false))
 	})

@@ -14,10 +14,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Checkpoint signs the head, stores the checkpoint and returns it: a C2SP signed note over origin,
-// size, root and the checkpoints stored before. It returns an error if the log was opened without a
-// signer. If the head was signed already, it returns that checkpoint, with the cosignatures that
-// were added since.
+// Checkpoint signs the head, stores the checkpoint and returns it: a C2SP signed note over origin, size, root and the
+// checkpoints stored before. It returns an error if the log was opened without a signer. If the head was already
+// signed, Checkpoint returns the stored checkpoint, with the cosignatures that were added since.
 func (l *Log) Checkpoint() ([]byte, error) {
 	l.signing.Lock()
 	defer l.signing.Unlock()
@@ -40,7 +39,7 @@ func (l *Log) Checkpoint() ([]byte, error) {
 	return cp, l.keep(h.Size, cp)
 }
 
-// keep stores a checkpoint of a size. The caller must hold l.signing.
+// keep stores a checkpoint of the given size. The caller must hold l.signing.
 func (l *Log) keep(size int64, cp []byte) error {
 	if err := l.record(key8(spaceCheckpoint, uint64(size)), cp); err != nil {
 		return fmt.Errorf("storing a checkpoint of size %d: %w", size, err)
@@ -103,9 +102,9 @@ func ParseCheckpoint(b []byte) (c Checkpoint, err error) {
 	return parseCheckpoint(string(b[:i+1]), b)
 }
 
-// OpenCheckpoint parses a checkpoint and verifies that one of the verifiers' keys signed it. If a verifier has a
-// method ReplacedAt() int64, its key was replaced when the log had that many leaves. A signature of this key on a
-// larger tree does not count.
+// OpenCheckpoint parses a checkpoint and verifies that one of the verifiers' keys signed it. A verifier may have a
+// method ReplacedAt() int64. Its key was then replaced when the log had that many leaves, and a signature of the key on
+// a larger tree does not count.
 func OpenCheckpoint(b []byte, vs note.Verifiers) (c Checkpoint, err error) {
 	n, err := note.Open(b, vs)
 	if err != nil {
@@ -117,7 +116,8 @@ func OpenCheckpoint(b []byte, vs note.Verifiers) (c Checkpoint, err error) {
 	return c, inPeriod(c.Size, n.Sigs, func(id keyID) (int64, bool) { return replacedAt(vs, id) })
 }
 
-// replacedAt returns the size of the log at which a verifier's key was replaced, if it was.
+// replacedAt returns the number of leaves that the log had when the key id was replaced. The bool is false if the key
+// was not replaced.
 func replacedAt(vs note.Verifiers, id keyID) (int64, bool) {
 	if vs == nil {
 		return 0, false
@@ -133,8 +133,8 @@ func replacedAt(vs note.Verifiers, id keyID) (int64, bool) {
 	return r.ReplacedAt(), true
 }
 
-// inPeriod returns an error if every key that signed a checkpoint of this size was replaced at a
-// smaller size.
+// inPeriod returns an error if no key was still valid among those that signed a checkpoint of this size: each was
+// replaced when the log was smaller.
 func inPeriod(size int64, sigs []note.Signature, replaced func(keyID) (int64, bool)) (err error) {
 	for _, s := range sigs {
 		at, ok := replaced(keyID{s.Name, s.Hash})
@@ -149,7 +149,8 @@ func inPeriod(size int64, sigs []note.Signature, replaced func(keyID) (int64, bo
 
 func strict(n *note.Note, b []byte) (c Checkpoint, err error) {
 	for _, sig := range n.Sigs {
-		// Base64 has unused bits. They must be zero, so that the encoding is unique.
+		// The last character of a base64 text has unused bits. They must be zero, so that each signature has only one
+		// encoding.
 		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
 			return c, fmt.Errorf("its signature by %s is not in canonical form", sig.Name)
 		}
@@ -174,7 +175,7 @@ func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// parseSize parses the size of a tree. It accepts only the canonical decimal form.
+// parseSize parses the number of leaves of a tree. It accepts only the canonical decimal form.
 func parseSize(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != s {
@@ -187,8 +188,7 @@ func checkpointText(origin string, size int64, root tlog.Hash) string {
 	return fmt.Sprintf("%s\n%d\n%s\n", origin, size, base64.StdEncoding.EncodeToString(root[:]))
 }
 
-// by reports whether the note has a signature line of this key. It does not verify the
-// signature.
+// by reports whether the checkpoint's note has a signature line of the signer's key. It does not verify the signature.
 func (c *Checkpoint) by(s note.Signer) bool { return c.line(s.Name(), s.KeyHash()) }
 
 func (c *Checkpoint) line(name string, hash uint32) bool {
@@ -200,7 +200,7 @@ func (c *Checkpoint) line(name string, hash uint32) bool {
 	return false
 }
 
-// keyID is the name and hash of a key, as in signature lines.
+// keyID is the name and the hash of a key. A signature line names a key by them.
 type keyID struct {
 	name string
 	hash uint32
@@ -220,16 +220,14 @@ func (c *Checkpoint) signers() []keyID {
 	return out
 }
 
-// nextKey begins the extension line of a handover.
+// nextKey is the beginning of the extension line by which a handover names the new key.
 const nextKey = "lazaret-next-key "
 
-// Handover changes the key that signs the log. The old key and the new key both sign the head
-// together with the new public key, and the log stores this note. So a reader who trusts the old
-// key can come to trust the new one. A checkpoint that only the old key signed after the handover
-// is invalid. vkey is the new public key and must belong to next.
+// Handover changes the key that signs the log. The old key and the new key both sign the head together with the new
+// public key, and the log stores this note. So a reader who trusts the old key can also trust the new one. After the
+// handover, a checkpoint that only the old key signed is invalid. vkey is the public key of next.
 //
-// The note is stored beside the tree, not in it, because replicas have the same tree but their own
-// keys.
+// The note is stored beside the tree, not in it, because replicas have the same tree but their own keys.
 func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -280,8 +278,8 @@ func (l *Log) handovers() ([][]byte, error) {
 	return out, errors.Join(it.Error(), it.Close())
 }
 
-// keyring has the keys that may sign a log's checkpoints, and the sizes from which replaced keys
-// may no longer sign.
+// keyring has the keys that may sign a log's checkpoints. For each replaced key, it has the number of leaves up to
+// which the key may sign.
 type keyring struct {
 	trusted note.Verifiers
 	more    []note.Verifier
@@ -298,7 +296,8 @@ func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 	return k.trusted.Verifier(name, hash)
 }
 
-// replacedAt returns the size at which a key was replaced, by a handover or by its pin.
+// replacedAt returns the number of leaves at which a key was replaced. It knows that from a handover or from the pin of
+// the key.
 func (k *keyring) replacedAt(id keyID) (int64, bool) {
 	at, ok := k.retired[id]
 	if pinned, is := replacedAt(k.trusted, id); is && (!ok || pinned < at) {
@@ -307,7 +306,7 @@ func (k *keyring) replacedAt(id keyID) (int64, bool) {
 	return at, ok
 }
 
-// handover adds the new key in a handover's note to the keyring.
+// handover adds to the keyring the new key that a handover's note names.
 func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 	n, err := note.Open(b, k)
 	if err != nil {
@@ -353,8 +352,8 @@ func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 // KeyID returns a key's name and its hash in hex, as in signatures.
 func KeyID(name string, hash uint32) string { return fmt.Sprintf("%s+%08x", name, hash) }
 
-// Replaced returns the keys that a handover replaced and the key that it names, by KeyID.
-// A trusted key and the new key must both have signed the note.
+// Replaced returns the old keys that a handover replaced, and the new key that its note names, in the form of KeyID. A
+// trusted key and the new key must both have signed the note.
 func Replaced(handover []byte, trusted note.Verifiers) (old []string, next string, err error) {
 	ring := &keyring{trusted: trusted, retired: make(map[keyID]int64)}
 	if _, err := ring.handover(handover); err != nil {
@@ -367,8 +366,8 @@ func Replaced(handover []byte, trusted note.Verifiers) (old []string, next strin
 	return old, KeyID(v.Name(), v.KeyHash()), nil
 }
 
-// open parses a checkpoint and verifies that at least one key signed it that was valid at the size
-// of this checkpoint. It returns the keys of the ring that signed it.
+// open parses a checkpoint. It verifies that the checkpoint is signed by at least one key that was valid at the
+// checkpoint's size. It returns the keys of the keyring that signed the checkpoint.
 func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	n, err := note.Open(b, k)
 	if err != nil {
@@ -383,8 +382,8 @@ func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	return c, by, inPeriod(c.Size, n.Sigs, k.replacedAt)
 }
 
-// Successor returns the public key that the last handover named. This key must sign all checkpoints
-// after that handover. It is "" if there was no handover.
+// Successor returns the public key that the last handover named. This key must sign all checkpoints after that
+// handover. If there was no handover, Successor returns "".
 func (l *Log) Successor() (string, error) {
 	n, err := l.handovers()
 	if err != nil || len(n) == 0 {

@@ -17,8 +17,8 @@ import (
 	"lazaret/pkg/files/crashfs"
 )
 
-// times returns how often a test is repeated: the number in the environment variable, or usual, or
-// short in short mode.
+// times returns how often to repeat a test. That is the number in the environment variable env, if it is set; else
+// short in short mode, and usual otherwise.
 func times(t *testing.T, env string, usual, short int) int {
 	t.Helper()
 	if s := os.Getenv(env); s != "" {
@@ -34,7 +34,7 @@ func times(t *testing.T, env string, usual, short int) int {
 	return usual
 }
 
-// reference is the tree that an uninterrupted run makes of the entries, computed with tlog alone.
+// reference has the root of the tree after each entry, as package tlog computes it, for comparison with the log.
 type reference struct {
 	stored []tlog.Hash
 	roots  []tlog.Hash // by size
@@ -49,7 +49,7 @@ func (r *reference) ReadHashes(x []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// root returns the tree's root after n entries.
+// root returns the reference tree's root after n entries.
 func (r *reference) root(t *testing.T, n int64) tlog.Hash {
 	t.Helper()
 	for size := int64(len(r.roots)); size <= n; size++ {
@@ -77,9 +77,8 @@ func (r *reference) root(t *testing.T, n int64) tlog.Hash {
 	return r.roots[n]
 }
 
-// TestACrashLosesNothingAcknowledged crashes the machine repeatedly, between appends and during
-// appends. Each crash loses an arbitrary part of the unsynced data, and the log continues from the
-// rest.
+// TestACrashLosesNothingAcknowledged crashes the machine repeatedly, between and during appends. Each crash loses a
+// random part of the unsynced data. The log must continue from the rest, and must still have every acknowledged entry.
 func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	k := newKey(t, "log")
 	crashes := times(t, "LAZARET_CRASHES", 1000, 100)
@@ -90,7 +89,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	t.Log("seed", seed)
 	acked, signed := uint64(0), int64(0)
 	inflight, survived, overlapped := 0, 0, 0
-	const life = 100 // crashes of one log, which gets slower to copy as it grows
+	const life = 100 // number of crashes after which a new log is made, because copying a large log is slow
 	total := int64(0)
 	for crash := range crashes {
 		if crash%life == 0 && crash > 0 {
@@ -205,7 +204,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// intact verifies a log after crashes, and returns its size.
+// intact fails the test unless the log verifies and has every entry up to acked. It returns the number of leaves.
 func intact(t *testing.T, fs vfs.FS, k keypair, acked uint64) int64 {
 	t.Helper()
 	l := open(t, fs, "log", k)

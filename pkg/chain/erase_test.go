@@ -14,7 +14,7 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// byList allows the erasure of payloads that an "erased" entry lists.
+// byList is a Lawful for erasures of single payloads: a payload may be missing if an entry of type "erased" lists it.
 var byList = &chain.Lawful{Statements: []string{"erased"}, Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
 	listed := make(map[string]bool)
 	for s := range all {
@@ -27,9 +27,9 @@ var byList = &chain.Lawful{Statements: []string{"erased"}, Judge: func(all iter.
 	}}
 }}
 
-// An erased payload is gone from every file, even in encrypted form, because its key still exists.
-// Other payloads under that key can still be read. The verification says which missing payloads an
-// order asked for.
+// An erased payload must be gone from every file, even in encrypted form, because its key still exists. Other payloads
+// under that key must stay readable. The verification must report a missing payload as a finding unless an entry of
+// type "erased" lists it.
 func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()
@@ -50,7 +50,8 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 		}
 	}
 	say(entry(601, "memory", "other", "another project's"))
-	// The encrypted records as they are in the files.
+	// The sequences to erase. 50 has no entry, and 601 is of another project. boxes are the encrypted records of the
+	// others.
 	gone := []uint64{3, 50, 51, 299, 601}
 	var boxes [][]byte
 	for _, seq := range gone {

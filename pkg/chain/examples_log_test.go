@@ -12,7 +12,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// One leaf is proven to a reader who has the log's public key, here without its payload.
+// This example proves to a reader who has the log's public key that a leaf is in the log. The proof is without the
+// leaf's payload.
 func ExampleLog_Prove() {
 	l, dir, vs, _ := demo("first", "second", "third")
 	defer os.RemoveAll(dir)
@@ -34,7 +35,7 @@ func ExampleLog_Prove() {
 	// Output: leaf 1, note of demo, 6 bytes, payload shown: false
 }
 
-// A destroyed key counts as an erasure only if an entry of the log orders the erasure.
+// A destroyed key counts as a lawful erasure only if an entry of the log orders the erasure.
 func ExampleLawful() {
 	l, dir, vs, _ := demo("a secret")
 	defer os.RemoveAll(dir)
@@ -72,7 +73,7 @@ func ExampleLawful() {
 	// verified 1
 }
 
-// The signing key changes. A reader who trusts the old key also accepts the new one.
+// This example changes the signing key. A reader who trusts only the old key then accepts the new key's signatures too.
 func ExampleLog_Handover() {
 	l, dir, vs, _ := demo("first")
 	defer os.RemoveAll(dir)
@@ -110,7 +111,7 @@ func ExampleLog_Handover() {
 	// 2 <nil>
 }
 
-// A range of leaves is exported. A reader checks it with the log's public key alone.
+// This example exports a range of leaves. A reader checks the leaves with only the log's public key.
 func ExampleSpan() {
 	l, dir, vs, _ := demo("first", "second")
 	defer os.RemoveAll(dir)
@@ -131,8 +132,8 @@ func ExampleSpan() {
 	// Output: 2 <nil>
 }
 
-// Two logs of the same entries have the same tree, whatever their keys. Their leaves show
-// where they begin to differ.
+// Two logs of the same entries have the same tree, whatever their keys. If their entries differ, FirstDifference finds
+// the first leaf in which they do.
 func ExampleFirstDifference() {
 	ctx := context.Background()
 	a, dirA, vsA, _ := demo("first", "second", "third")

@@ -14,8 +14,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// demo makes a log of some entries. It returns the log, its folder and the keys that may have
-// signed it.
+// demo makes a log with an entry for each text. It returns the log, its folder, the verifier of the key that signs its
+// checkpoints, and its options.
 func demo(texts ...string) (l *chain.Log, dir string, vs note.Verifiers, opts chain.Options) {
 	must := func(err error) {
 		if err != nil {
@@ -34,7 +34,7 @@ func demo(texts ...string) (l *chain.Log, dir string, vs note.Verifiers, opts ch
 	l, err = chain.Open(filepath.Join(dir, "log"), opts)
 	must(err)
 	for i, text := range texts {
-		// A real writer draws the salt at random.
+		// A real writer makes a random salt for each entry.
 		must(l.Append([]chain.Entry{{Seq: uint64(i) + 1, Time: time.Unix(int64(i), 0), Type: "note", Project: "demo",
 			Salt: [16]byte{byte(i)}, Payload: []byte(text)}}))
 	}
@@ -43,7 +43,7 @@ func demo(texts ...string) (l *chain.Log, dir string, vs note.Verifiers, opts ch
 	return l, dir, note.VerifierList(v), opts
 }
 
-// Someone with the log's key rewrites it. A reader with an earlier checkpoint detects that.
+// Someone with the log's key rewrites the log. A reader who has an earlier checkpoint detects the change.
 func ExampleLog_Verify_convicts() {
 	l, dir, vs, opts := demo("the order was refused", "the order was sent")
 	defer os.RemoveAll(dir)
@@ -78,7 +78,7 @@ func ExampleLog_Verify_convicts() {
 	// against the checkpoint that was kept: failed
 }
 
-// A proof shows one entry to a reader who has only the public key.
+// A proof shows to a reader who has only the public key that one entry is in the log.
 func ExampleCheckProof() {
 	l, dir, vs, _ := demo("first", "second", "third")
 	defer os.RemoveAll(dir)
@@ -127,7 +127,7 @@ func ExampleLog_DestroyKeys() {
 	// verified 1
 }
 
-// A log is served in the layout of C2SP tlog-tiles, and another log is made from the served data.
+// This example serves a log in the layout of C2SP tlog-tiles, and makes another log from the served data.
 func ExampleImport() {
 	l, dir, vs, opts := demo("first", "second")
 	defer os.RemoveAll(dir)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Box returns a part of a leaf's payload record that no other record has.
+// Box returns the ciphertext in a leaf's payload record. No other record has the same bytes.
 func (l *Log) Box(t *testing.T, i int64) []byte {
 	t.Helper()
 	k := indexKey(spacePayload, i)

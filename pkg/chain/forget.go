@@ -13,10 +13,9 @@ import (
 	"lazaret/pkg/position"
 )
 
-// eraser removes files that the store no longer needs. Unlike Pebble's own cleaner it does not let Pebble
-// recycle log files: a recycled file still has its former contents after the new ones. Pebble does not
-// recycle with its archiving cleaner, which it recognizes by an unexported method. eraser gets this method by
-// embedding.
+// eraser removes files that the store no longer needs. Unlike Pebble's own cleaner it does not let Pebble recycle log
+// files: a recycled file still has its former contents after the new ones. With Pebble's archiving cleaner, Pebble does
+// not recycle. It recognizes that cleaner by an unexported method, which eraser gets by embedding the cleaner.
 type eraser struct {
 	pebble.DeleteCleaner
 	noRecycling
@@ -24,18 +23,17 @@ type eraser struct {
 
 type noRecycling struct{ pebble.ArchiveCleaner }
 
-// eraseTimeout is the maximum time for the removal of files after nothing needs them any more.
+// eraseTimeout is the maximum time that the removal of files may take once nothing needs them any more.
 const eraseTimeout = 30 * time.Second
 
-// Erase removes destroyed keys from the store's files. Afterwards neither Pebble's tables nor its
-// write-ahead logs have a destroyed key, not even wrapped. Copies made by Snapshot share the older
-// files and still have the keys. Remove them first. Erase is slow, but appends and reads continue
-// meanwhile.
+// Erase removes destroyed keys from the store's files. Afterwards neither Pebble's tables nor its write-ahead logs have
+// a destroyed key, not even wrapped. Copies made by Snapshot share the older files and still have the destroyed keys.
+// Remove these copies before you call Erase. Erase is slow, but appends and reads continue meanwhile.
 func (l *Log) Erase(ctx context.Context) error {
 	return l.erase(ctx, [][2][]byte{{{spaceKey}, {spaceKey + 1}}})
 }
 
-// erase compacts ranges of keys until no file has overwritten values in them.
+// erase compacts the given ranges of keys until no file has overwritten values of these keys.
 func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	if err := l.db.Flush(); err != nil {
 		return fmt.Errorf("erasing the destroyed records: %w", err)
@@ -64,15 +62,15 @@ func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	}
 }
 
-// EraseEntries erases the payloads of single entries of one project in the current ledger. It is for payloads
-// whose key must not be destroyed, because the key also encrypts payloads that stay. seqs are the ledger
-// sequences, in ascending order. EraseEntries ignores entries of the types in kept, entries of other
-// projects, and sequences without an entry. It returns the number of payloads that it erased.
+// EraseEntries erases the payloads of single entries of one project in the current ledger. It is for payloads whose key
+// must not be destroyed, because the key also encrypts payloads that stay. seqs are the ledger sequences, in ascending
+// order. EraseEntries ignores entries of the types in kept, entries of other projects, and sequences without an entry.
+// It returns the number of payloads that it erased.
 //
-// Unlike DestroyKeys, EraseEntries also removes the encrypted payloads from the store's files. It must, because the
-// key that decrypts them remains in use. Copies made by Snapshot must be removed first. All proofs stay valid. The log
-// does not record the reason. Verify accepts the missing payloads if VerifyOptions.Lawful finds an entry of the log
-// that lists them.
+// Unlike DestroyKeys, EraseEntries also removes the encrypted payloads from the store's files. It must, because the key
+// that decrypts them remains in use. Copies made by Snapshot must be removed before. All proofs stay valid. The log
+// does not record why the payloads were erased. Verify accepts the missing payloads if VerifyOptions.Lawful finds an
+// entry of the log that lists them.
 func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, kept []string) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -117,9 +115,8 @@ func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, k
 	return n, l.erase(ctx, spans(gone))
 }
 
-// EraseUpTo erases the payloads of all entries up to a ledger sequence, including those of earlier
-// ledgers. It keeps those for which spare returns true. It returns the number of payloads that it
-// erased. Otherwise it is like EraseEntries.
+// EraseUpTo erases the payloads of all entries up to a ledger sequence, including the entries of ledgers before a
+// recreation. It keeps payloads of leaves for which spare returns true. In all else, EraseUpTo is like EraseEntries.
 func (l *Log) EraseUpTo(ctx context.Context, seq uint64, spare func(leaf *Leaf) bool) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -148,7 +145,7 @@ func (l *Log) EraseUpTo(ctx context.Context, seq uint64, spare func(leaf *Leaf) 
 		i, good := splitIndexKey(it.Key())
 		subject, _, box, serr := splitRecord(it.Value())
 		if !good || serr != nil || len(box) == 0 {
-			continue // erased before, or damaged, which a verification reports
+			continue // the payload was erased before, or is damaged, which a verification reports
 		}
 		var leaf Leaf
 		if leaf, err = l.Leaf(i); err != nil || spare(&leaf) {
@@ -175,7 +172,7 @@ func (l *Log) EraseUpTo(ctx context.Context, seq uint64, spare func(leaf *Leaf) 
 	return n, l.erase(ctx, ranges)
 }
 
-// eraseBatch is the size of one batch of EraseUpTo, in bytes.
+// eraseBatch is the maximum size of one batch of changes in EraseUpTo, in bytes.
 const eraseBatch = 1 << 20
 
 // LastBefore returns the sequence of the last entry of the current ledger that is older than a
@@ -201,11 +198,11 @@ func (l *Log) LastBefore(t time.Time) (uint64, error) {
 	return position.Sequence(leaf.Seq), err
 }
 
-// spanGap is the maximum number of leaves between two payloads that are compacted together: about
-// as many as one table has.
+// spanGap is a number of leaves: about as many as one table has. Two erased payloads that are at most so many leaves
+// apart are compacted together.
 const spanGap = 16 << 10
 
-// spans returns the ranges of keys that contain the payloads of leaves in ascending order.
+// spans returns ranges of keys that contain the payloads of all given leaves. The leaves must be in ascending order.
 func spans(leaves []int64) (out [][2][]byte) {
 	for i := 0; i < len(leaves); {
 		j := i
@@ -233,15 +230,15 @@ func (l *Log) present(size int64) (from int64, err error) {
 	return from, err
 }
 
-// find calls fn for each entry among the leaves from <= i < to whose message has one of the
-// sequences. The sequences must be in ascending order, and must ascend in the leaves too.
+// find looks at the leaves from <= i < to, whose sequences must ascend. It calls fn for each leaf whose sequence is one
+// of seqs. seqs must be in ascending order.
 func (l *Log) find(seqs []uint64, from, to int64, fn func(i int64, leaf *Leaf)) error {
 	for _, seq := range seqs {
 		if from == to {
 			return nil
 		}
 		lo, hi := from, to
-		// Most listed sequences are close to each other.
+		// Search forward in growing steps, because most listed sequences are close to each other.
 		for step := int64(1); from+step < to; step *= 2 {
 			leaf, err := l.Leaf(from + step)
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 	"lazaret/pkg/position"
 )
 
-// framed returns entries of messages, some of which hold several entries.
+// framed returns n entries as ledger messages give them. Some messages have several entries.
 func framed(n int, seed uint64) []chain.Entry {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var out []chain.Entry
@@ -30,7 +30,7 @@ func framed(n int, seed uint64) []chain.Entry {
 	return out
 }
 
-// whole splits entries into batches that end at the end of a message.
+// whole splits entries into batches of random size, but never splits the entries of one message.
 func whole(entries []chain.Entry, r *rand.Rand) (batches [][]chain.Entry) {
 	for from := 0; from < len(entries); {
 		to := min(from+1+r.IntN(200), len(entries))
@@ -75,7 +75,7 @@ func TestEachEntryOfAMessageIsALeafOfItsOwn(t *testing.T) {
 			chain.ErrRange) {
 			t.Errorf("an entry behind the last of its message is found: %v", err)
 		}
-		// All entries of a listed message are found, and no others.
+		// Find must find all entries of the listed messages, and no others.
 		listed := []uint64{position.Sequence(entries[70].Seq), position.Sequence(entries[1500].Seq), h.LastSeq}
 		want, got := 0, 0
 		for _, e := range entries {
@@ -119,7 +119,7 @@ func TestALogTakesMessagesWholeAndInOrder(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Verification rejects frames that a log would never append.
+	// Verification must reject leaves in an order in which a log would never append them.
 	for name, c := range map[string]struct {
 		next uint64
 		leaf chain.Leaf

@@ -17,8 +17,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// FuzzParseCheckpoint: a checkpoint is parsed equally with and without its signature, and an
-// unsigned checkpoint does not open.
+// FuzzParseCheckpoint: OpenCheckpoint, which verifies the signature, and ParseCheckpoint, which does not, must read the
+// same from a signed checkpoint. A checkpoint without a signature must not open.
 func FuzzParseCheckpoint(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "log")
 	vs := note.VerifierList(v)
@@ -44,7 +44,8 @@ func FuzzParseCheckpoint(f *testing.F) {
 			if c.Size < 0 || c.Origin == "" {
 				t.Fatalf("%+v", c)
 			}
-			// A text may hold an empty line; ParseCheckpoint ends there.
+			// The text may contain an empty line, and then a checkpoint ends there. ParseCheckpoint must read the same
+			// as OpenCheckpoint even then.
 			if p, err := chain.ParseCheckpoint(signed); err != nil || p.Size != c.Size || p.Root != c.Root ||
 				p.Origin != c.Origin {
 				t.Fatalf("it opens as %+v, and is read as %+v (%v)", c, p, err)
@@ -53,7 +54,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzOpenSigned: handovers are notes that come from others.
+// FuzzOpenSigned passes arbitrary notes as handovers, because handovers come from others.
 func FuzzOpenSigned(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "log")
 	vs := note.VerifierList(v)
@@ -77,7 +78,8 @@ func FuzzOpenSigned(f *testing.F) {
 	})
 }
 
-// FuzzSplitBundle: the leaves of a bundle are, together, its bytes.
+// FuzzSplitBundle splits arbitrary bytes as a bundle of leaves. If that succeeds, the leaves must make up all the
+// bytes.
 func FuzzSplitBundle(f *testing.F) {
 	leaf, err := chain.AppendLeaf(nil, &chain.Leaf{Kind: chain.KindEntry, Index: 1, Seq: 2, Type: "t", Project: "p"})
 	if err != nil {
@@ -105,7 +107,8 @@ func FuzzSplitBundle(f *testing.F) {
 	})
 }
 
-// FuzzSpan: an edge and leaves from others are compared with a signed checkpoint.
+// FuzzSpan checks an arbitrary edge and arbitrary leaves, which come from others, against a signed checkpoint. They
+// must not be accepted unless they match it.
 func FuzzSpan(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "log")
 	vs := note.VerifierList(v)
@@ -149,7 +152,7 @@ func FuzzSpan(f *testing.F) {
 	})
 }
 
-// liar is a remote log that serves arbitrary data.
+// liar is a remote log that serves arbitrary data as checkpoint, tiles and bundles.
 type liar struct{ checkpoint, tile, bundle []byte }
 
 func (l liar) ReadCheckpoint(context.Context) ([]byte, error) { return l.checkpoint, nil }
@@ -158,8 +161,8 @@ func (l liar) ReadTile(context.Context, int, int64, int) ([]byte, error) {
 }
 func (l liar) ReadEntryBundle(context.Context, int64, int) ([]byte, error) { return l.bundle, nil }
 
-// FuzzRemoteLog: a remote log may serve any data under a checkpoint that it signed. Nothing false
-// is accepted as proven, and nothing is imported.
+// FuzzRemoteLog reads from a remote log that serves arbitrary data under a checkpoint that it signed. No leaf may be
+// accepted as proven, and no log may be imported.
 func FuzzRemoteLog(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "log")
 	vs := note.VerifierList(v)
@@ -203,7 +206,7 @@ func FuzzRemoteLog(f *testing.F) {
 	})
 }
 
-// FuzzTilePath: every path is a tile of the log or an error of the caller.
+// FuzzTilePath requests arbitrary paths. Each path must give a tile of the log, or an error that blames the caller.
 func FuzzTilePath(f *testing.F) {
 	signer, _ := fuzztest.Signer(f, "log")
 	l := open(f, vfs.NewMem(), "log", keypair{signer: signer})
@@ -236,8 +239,8 @@ func FuzzTilePath(f *testing.F) {
 	})
 }
 
-// FuzzTileNumbers: the numbers of tiles and bundles come from requests. The returned data is that
-// of the requested tile.
+// FuzzTileNumbers reads tiles and bundles with arbitrary numbers, as they come from requests. If data is returned, it
+// must be the data of the requested tile.
 func FuzzTileNumbers(f *testing.F) {
 	signer, _ := fuzztest.Signer(f, "log")
 	l := open(f, vfs.NewMem(), "log", keypair{signer: signer})

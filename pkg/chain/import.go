@@ -14,13 +14,13 @@ import (
 	"lazaret/pkg/position"
 )
 
-// ErrNotEmpty reports that the folder has a log already.
+// ErrNotEmpty reports that a folder already has a log.
 var ErrNotEmpty = errors.New("the log is not empty")
 
-// Import creates a log in dir from the leaves of another one, up to that log's last checkpoint. A
-// key of vs must have signed the checkpoint, and if quorum is set, witnesses must have cosigned it.
-// Import checks each leaf, its links and ledger sequences, and the root before dir appears. It does
-// not import payloads. Fill adds those that the ledger still has.
+// Import creates a log in dir from the leaves of another one, up to that log's last checkpoint. A key of vs must have
+// signed the checkpoint, and if quorum is set, witnesses must have cosigned it. Import checks each leaf, its link to
+// the leaf before, its ledger sequence, and the root. Only then does it create dir. It does not import payloads. Method
+// Fill adds the payloads of entries that the ledger still has.
 //
 // dir must be absent or empty. progress may be nil.
 func Import(ctx context.Context, dir string, o Options, src Source, vs note.Verifiers, quorum Quorum,
@@ -123,8 +123,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 		if progress != nil {
 			progress(a.edge.size, view.Size)
 		}
-		// The root is compared at the end. Until then the folder has a temporary name, so that it
-		// is not opened as a log.
+		// The root can only be compared at the end. Until then, the folder has a temporary name, so that nobody opens
+		// it as a log.
 		if a.edge.size%(64*TileWidth) == 0 || a.edge.size == view.Size {
 			if err := a.commit(); err != nil {
 				return err
@@ -139,8 +139,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 	return nil
 }
 
-// FindSeq returns the index of the leaf at a position of the current ledger. The leaf may be a gap
-// that covers the position. FindSeq returns ErrRange if there is no leaf.
+// FindSeq returns the index of the leaf at a position of the current ledger. The leaf may be a gap that covers the
+// position. If no leaf has the position, FindSeq returns ErrRange.
 func (l *Log) FindSeq(at uint64) (int64, error) {
 	first, err := l.findMessage(position.Sequence(at))
 	i := int64(position.Index(at))
@@ -157,7 +157,7 @@ func (l *Log) FindSeq(at uint64) (int64, error) {
 	return first + i, err
 }
 
-// findMessage returns the index of the first leaf of a sequence in the current ledger.
+// findMessage returns the index of the first leaf of the ledger message with sequence seq in the current ledger.
 func (l *Log) findMessage(seq uint64) (int64, error) {
 	h := l.Head()
 	if seq == 0 || seq > h.LastSeq {
@@ -192,18 +192,17 @@ func (l *Log) findMessage(seq uint64) (int64, error) {
 	return first + int64(n), nil
 }
 
-// ErrDiffers reports that the ledger and the log have different entries at a sequence.
+// ErrDiffers reports that an entry of the ledger differs from the imported leaf of the same sequence.
 var ErrDiffers = errors.New("the ledger's entry differs from the imported log's")
 
-// Fill compares entries of the ledger with imported leaves, and stores their payloads. If an
-// entry differs from its leaf, Fill returns ErrDiffers and stores nothing. It ignores entries
-// that the log has not chained yet.
+// Fill compares entries of the ledger with imported leaves, and stores the payloads of these entries. If an entry
+// differs from its leaf, Fill returns ErrDiffers and stores nothing. It ignores entries that the log does not have yet.
 func (l *Log) Fill(entries []Entry) (err error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
 	defer func() {
 		if err != nil {
-			clear(l.vault.keys) // a key that was made here was not written
+			clear(l.vault.keys) // the cached keys may include one that was made here, and it was not written
 		}
 	}()
 	l.vault.limit()

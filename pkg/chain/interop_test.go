@@ -23,7 +23,7 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// served returns a log and a server with its tiles.
+// served makes a log with n entries, and an HTTP server that serves its tiles.
 func served(t *testing.T, k vkey, n uint64) (*chain.Log, *httptest.Server) {
 	t.Helper()
 	l := open(t, vfs.NewMem(), "log", keypair{signer: k.signer})
@@ -41,7 +41,7 @@ func served(t *testing.T, k vkey, n uint64) (*chain.Log, *httptest.Server) {
 	return l, h
 }
 
-// hashBundle returns the leaf hashes of a bundle, which fsck asks for.
+// hashBundle returns the leaf hashes of a bundle. fsck calls it for each bundle.
 func hashBundle(b []byte) ([][]byte, error) {
 	var eb api.EntryBundle
 	if err := eb.UnmarshalText(b); err != nil {
@@ -85,7 +85,7 @@ func TestTesseraReadsTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, i := range []uint64{0, n / 2, n - 1} {
-			// Tessera's proof of our tree verifies with our code, and ours with Tessera's.
+			// Our code must accept Tessera's proof for our tree, and Tessera's code must accept our proof.
 			p, err := pb.InclusionProof(ctx, i)
 			if err != nil {
 				t.Fatal(err)
@@ -221,7 +221,7 @@ func TestAViewOverHTTPProvesWhatTheLogProves(t *testing.T) {
 	if _, err := early.Consistent(late.Checkpoint); !errors.Is(err, chain.ErrRange) {
 		t.Errorf("a shorter log: %v", err)
 	}
-	// A view proves entries that its checkpoint covers, and no later ones.
+	// A view must prove an entry that its checkpoint covers, and must not prove a later one.
 	for _, v := range []*chain.View{early, late} {
 		p, err := v.Prove(1400)
 		if err != nil {
@@ -283,7 +283,8 @@ func TestAProofHoldsForItsLeafOnly(t *testing.T) {
 		bad := bytes.Clone(text)
 		bad[i] ^= 1
 		if got, err := chain.CheckProof(bad, k.verifiers(t), nil); err == nil {
-			// A text may have two encodings (base64), but never two meanings.
+			// The changed text may still be valid, because base64 texts can have two encodings. It must then have the
+			// same meaning.
 			out, err := got.MarshalText()
 			if err != nil || !bytes.Equal(out, text) && !bytes.Equal(got.Checkpoint, bad[len(bad)-len(got.Checkpoint):]) {
 				t.Errorf("with byte %d (%q) flipped it still holds", i, text[i])
@@ -334,7 +335,7 @@ func TestTheFirstDifferenceIsFound(t *testing.T) {
 	}
 }
 
-// headOf signs a log's head and returns the checkpoint.
+// headOf signs the head of a log and returns it as a parsed checkpoint.
 func headOf(t *testing.T, l *chain.Log) chain.Checkpoint {
 	t.Helper()
 	b, err := l.Checkpoint()
@@ -348,7 +349,7 @@ func headOf(t *testing.T, l *chain.Log) chain.Checkpoint {
 	return cp
 }
 
-// otherLeaves serves the tiles and the checkpoint of one log, and the leaves of another one.
+// otherLeaves is a source with the tiles and the checkpoint of one log, and the leaves of another one.
 type otherLeaves struct{ chain.Source }
 
 func (o otherLeaves) ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte, error) {
@@ -449,7 +450,7 @@ func TestALogIsMadeOfAnothersTiles(t *testing.T) {
 	}
 }
 
-// lying is a source that changes a bundle.
+// lying is a source that serves changed data for one bundle of leaves.
 type lying struct {
 	chain.Source
 	n int64
@@ -509,7 +510,7 @@ func TestARangeIsVerifiedAgainstTheTilesAroundIt(t *testing.T) {
 	}
 }
 
-// A log whose leaves were all removed does not satisfy a witness policy.
+// A log without leaves must not satisfy a witness policy.
 func TestAnEmptyLogLacksTheQuorum(t *testing.T) {
 	k := newVkey(t, "log")
 	l, err := chain.Open("log", chain.Options{FS: vfs.NewMem(), Signer: k.signer, MasterKey: master})

@@ -16,20 +16,22 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The store has a record for each checkpoint and each handover. The log numbers the changes of
-// these records. A change is a new record, or a record that got cosignatures. The log notes the
-// record's key and the hash of its new value. Each checkpoint is signed with an extension line that
-// commits to all changes before it. So a verification finds a record that was removed or replaced.
+// The store has a record for each checkpoint and each handover. The log numbers the changes of these records. A change
+// is a new record, or new cosignatures in a record. For each change, the log stores the record's key and the hash of
+// its new value. Each signed checkpoint has an extension line that commits to all changes before it. So a verification
+// notices that a record was removed or replaced.
 
-// keptLine begins that extension line: <number of changes> SP <hash over them, base64>.
+// keptLine is the beginning of this extension line. The line goes on with <number of changes> SP <hash over the
+// changes, base64>.
 const keptLine = "lazaret-kept "
 
-// history has how many checkpoints and handovers a log has, and the number and hash of the changes of their records.
+// history counts the checkpoints and handovers of a log. It also has the number of changes of their records, and the
+// hash over these changes.
 type history struct {
 	checkpoints, handovers uint64
 	changes                uint64
 	hash                   tlog.Hash
-	// uncovered is set for a log of an earlier version, which has no record of changes.
+	// uncovered is set if an earlier version wrote the log. Such a log has no list of changes.
 	uncovered bool
 }
 
@@ -78,7 +80,7 @@ func (h *history) add(change []byte) {
 	h.changes++
 }
 
-// line returns the extension line of the next checkpoint.
+// line returns the extension line about changes for the next checkpoint.
 func (h *history) line() string {
 	if h.uncovered {
 		return ""
@@ -86,8 +88,8 @@ func (h *history) line() string {
 	return keptLine + strconv.FormatUint(h.changes, 10) + " " + base64.StdEncoding.EncodeToString(h.hash[:]) + "\n"
 }
 
-// kept returns the number and the hash of the changes that a checkpoint commits to. ok is
-// false if the checkpoint has no such line.
+// kept returns the number of changes, and the hash over them, that a checkpoint commits to. If the checkpoint has no
+// such extension line, ok is false.
 func (c *Checkpoint) kept() (changes uint64, hash tlog.Hash, ok bool) {
 	rest, ok := strings.CutPrefix(c.Extension, keptLine)
 	if !ok {
@@ -102,7 +104,8 @@ func (c *Checkpoint) kept() (changes uint64, hash tlog.Hash, ok bool) {
 	return changes, tlog.Hash(b), err == nil
 }
 
-// record sets a checkpoint or handover and counts it if it is new. The caller must hold l.signing.
+// record stores a checkpoint or handover, and lists the change. If the checkpoint or handover is new, it also counts
+// it. The caller must hold l.signing.
 func (l *Log) record(key, value []byte) error {
 	h, err := readHistory(l.db)
 	if err != nil {
@@ -135,13 +138,13 @@ func (l *Log) record(key, value []byte) error {
 	return b.Commit(pebble.Sync)
 }
 
-// cover records the checkpoints and handovers of a log that an earlier version wrote. If their
-// number differs from the log's counts, cover leaves the log uncovered, so that a verification
-// finds the difference.
+// cover lists the checkpoints and handovers of a log that an earlier version wrote, as if they had just been stored. If
+// their number differs from the log's counts, a record was added or removed. cover then changes nothing, so that a
+// verification finds the difference.
 func (l *Log) cover() error {
 	old, err := readHistory(l.db)
 	if err != nil || !old.uncovered {
-		return nil // a verification reports a record that cannot be read
+		return nil // nothing to do, or the record cannot be read, which a verification reports
 	}
 	const at = 1 << 16 // changes per batch
 	var h history
@@ -154,7 +157,7 @@ func (l *Log) cover() error {
 		}
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
 			if len(it.Key()) != changeSize-sha256.Size {
-				break // the number of records now differs from the counts, which a verification reports
+				break // the number of records differs from the counts; a verification reports that
 			}
 			c := change(it.Key(), it.Value())
 			err = b.Set(key8(spaceKept, h.changes), c, nil)
@@ -182,7 +185,7 @@ func (l *Log) cover() error {
 	return b.Commit(pebble.Sync)
 }
 
-// recordKey is the key of the record of a checkpoint or handover.
+// recordKey is the key under which the store has a checkpoint or handover.
 type recordKey [changeSize - sha256.Size]byte
 
 func (k recordKey) String() string {
@@ -193,8 +196,8 @@ func (k recordKey) String() string {
 	return fmt.Sprintf("the checkpoint of size %d", n)
 }
 
-// counted checks that the checkpoints and handovers in the store are those that were recorded, with
-// the cosignatures that they had when a later checkpoint was signed.
+// counted checks that the store has exactly the checkpoints and handovers that the log listed. Each must have at least
+// the cosignatures that it had when a later checkpoint was signed.
 func (v *verification) counted(cps []signed, good []bool) {
 	end := max(v.want.Size-1, 0)
 	h, err := readHistory(v.snap)
@@ -227,7 +230,7 @@ func (v *verification) counted(cps []signed, good []bool) {
 			have.checkpoints, have.handovers, have.changes,
 			h.checkpoints, h.handovers, h.changes)
 	}
-	// The remaining claims are about changes that the log does not have.
+	// The claims that are left commit to more changes than the log has.
 	for _, n := range slices.Sorted(maps.Keys(claims)) {
 		for _, i := range claims[n] {
 			v.otherHistory(&cps[i], n)
@@ -251,8 +254,8 @@ func (v *verification) ours(c *signed, cps []signed) bool {
 	})
 }
 
-// changes reads the changes. It removes the claims that agree with them, reports those that differ,
-// and returns the last hash of each record.
+// changes reads the list of changes and compares it with the claims, which are what checkpoints commit to. It removes
+// claims that agree with the list, and reports those that differ. It returns the last listed hash of each record.
 func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int) map[recordKey][sha256.Size]byte {
 	lastOf := make(map[recordKey][sha256.Size]byte)
 	agree := func() {
@@ -280,7 +283,7 @@ func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int
 	return lastOf
 }
 
-// otherHistory reports a checkpoint that was signed after other changes than the log has.
+// otherHistory reports a checkpoint that commits to other changes than the log has.
 func (v *verification) otherHistory(c *signed, changes uint64) {
 	if c.own || c.head {
 		v.bad(max(c.Size-1, 0), "%s of size %d was signed after %d changes of the stored checkpoints, which differ from "+
@@ -291,7 +294,7 @@ func (v *verification) otherHistory(c *signed, changes uint64) {
 		"was restored or created again", c.Size, c.what)
 }
 
-// unchanged checks that each checkpoint and handover equals its last recorded value.
+// unchanged checks that each stored checkpoint and handover still has the hash that the log listed last.
 func (v *verification) unchanged(lastOf map[recordKey][sha256.Size]byte) {
 	at := func(k recordKey) int64 {
 		if k[0] == spaceHandover {

@@ -17,7 +17,7 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// keptLog has checkpoints of the sizes 10 to 50; that of size 20 has a cosignature.
+// keptLog makes a log with checkpoints of the sizes 10, 20, 30, 40 and 50. The checkpoint of size 20 has a cosignature.
 func keptLog(t *testing.T, k keypair) (f files, cps [][]byte) {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -47,8 +47,8 @@ var cosignature = "— witness " + base64.StdEncoding.EncodeToString(make([]byte
 
 func checkpointKey(size uint64) []byte { return binary.BigEndian.AppendUint64([]byte{'S'}, size) }
 
-// recount rewrites the record of the number of checkpoints, and the changes that led to
-// them, as an attacker without a key can do.
+// recount changes the counts and the list of changes so that they fit the remaining checkpoints. An attacker without a
+// key can do that.
 func recount(db *pebble.DB, drop func(size uint64) bool) error {
 	size := len(get(db, []byte{'N'}))
 	n, hash, changes := uint64(0), [32]byte{}, [][]byte(nil)
@@ -89,7 +89,7 @@ func recount(db *pebble.DB, drop func(size uint64) bool) error {
 	return db.Set([]byte{'N'}, v, pebble.Sync)
 }
 
-// downgrade makes the log look as if an earlier version had written it.
+// downgrade removes the list of changes, so that the log looks as if an earlier version had written it.
 func downgrade(db *pebble.DB) error {
 	if err := db.DeleteRange([]byte("C"), []byte("D"), pebble.Sync); err != nil {
 		return err
@@ -154,7 +154,7 @@ func TestPromiseB19KeptCheckpointsAndCosignaturesOfOlderOnesAreCovered(t *testin
 			if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Failed {
 				t.Errorf("it is %+v", rep)
 			}
-			// The log stays wrong after an auditor has continued it.
+			// The log must still fail verification after an auditor has added leaves and another checkpoint.
 			l := open(t, fs, "log", k)
 			if err := l.Append(entries(51, 60)); err != nil {
 				t.Fatal(err)
@@ -172,7 +172,8 @@ func TestPromiseB19KeptCheckpointsAndCosignaturesOfOlderOnesAreCovered(t *testin
 	}
 }
 
-// Cosignatures may come after a later checkpoint, and the key may be handed over.
+// A checkpoint gets cosignatures after a later one was signed, and the signing key is handed over. Verification must
+// accept the log.
 func TestPromiseB19LateCosignaturesAndHandoversAreCovered(t *testing.T) {
 	k := newKey(t, "log")
 	f, cps := keptLog(t, k)
@@ -216,8 +217,8 @@ func TestPromiseB19LateCosignaturesAndHandoversAreCovered(t *testing.T) {
 	}
 }
 
-// earlierVersion returns a log in the form of an earlier version, whose checkpoints commit to
-// leaves only.
+// earlierVersion returns the files of a log as an earlier version wrote it. Its checkpoints commit only to leaves, not
+// to changes of records.
 func earlierVersion(t *testing.T, k keypair) files {
 	t.Helper()
 	f, cps := keptLog(t, k)
@@ -304,8 +305,8 @@ func TestPromiseB19ALogOfAnEarlierVersionThatLostACheckpointStaysConvicted(t *te
 	}
 }
 
-// The log's own key can sign other checkpoints. A reader who holds an earlier checkpoint
-// detects that.
+// Someone with the log's own key removes checkpoints and signs a new one, which the log itself cannot reveal. A reader
+// who holds an earlier checkpoint must detect it.
 func TestPromiseB19AHeldCheckpointTellsWhichOnesWereKept(t *testing.T) {
 	k := newKey(t, "log")
 	_, cps := keptLog(t, k)

@@ -14,8 +14,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// byProject allows a project's payloads to be forgotten if a later "forgotten" entry of the project
-// says so.
+// byProject is a Lawful for erasures of whole projects: a payload may be missing if a later entry of type "forgotten"
+// in its project says so.
 var byProject = &chain.Lawful{Statements: []string{"forgotten"},
 	Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
 		last := make(map[string]int64)
@@ -42,8 +42,8 @@ func verifyLawful(t *testing.T, f files, k keypair) chain.Report {
 	return rep
 }
 
-// An attacker with the disk can destroy a key, or claim that a payload is under a destroyed key.
-// Verification accepts this as forgetting only if the log says so.
+// An attacker with the disk can destroy a key, or make a payload seem to be under a destroyed key. Verification must
+// accept the missing payload only if an entry of the log orders to forget it.
 func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()
@@ -120,7 +120,7 @@ func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing
 	}
 }
 
-// relabel changes the first payload under one subject's key to claim that it is under another's.
+// relabel changes a payload record under one subject's key, so that it claims to be under another subject's key.
 func relabel(db *pebble.DB, from, to string) error {
 	it, err := db.NewIter(nil)
 	if err != nil {

@@ -18,7 +18,7 @@ const Version = 1
 // MaxLeaf is the maximum size of a leaf, in bytes (C2SP tlog-tiles).
 const MaxLeaf = 65535
 
-// MaxName is the maximum length of type and project in a leaf, in bytes.
+// MaxName is the maximum length in bytes of the type, and of the project, in a leaf.
 const MaxName = 1024
 
 // Kind is the kind of a leaf.
@@ -28,7 +28,7 @@ type Kind uint8
 const (
 	KindEntry Kind = 1 // an entry of the ledger
 	KindGap   Kind = 2 // missing ledger sequences: Seq is the first, Length their number
-	KindReset Kind = 3 // the ledger was recreated at Time; Seq is the last sequence of the former one
+	KindReset Kind = 3 // the ledger was recreated at Time; Seq is the last sequence of the ledger before that
 )
 
 func (k Kind) String() string {

@@ -21,14 +21,13 @@ import (
 	"lazaret/pkg/files/pebblefs"
 )
 
-// The first byte of a key gives the kind of its record. The keys of leaves and of payloads ascend.
-// So flushed records come after all records flushed before, and Pebble moves tables instead of
-// rewriting them.
+// The first byte of a key says of what kind its record is. New leaves and payloads get higher keys than earlier ones.
+// So records that are flushed come after all flushed before, and Pebble can move tables instead of rewriting them.
 const (
-	spaceKept       = 'C' // number → change of a checkpoint or handover
+	spaceKept       = 'C' // number → change of a checkpoint's or handover's record, see kept.go
 	spaceHash       = 'H' // tile level (from 1), index → hash of a full tile one level below
 	spaceKey        = 'K' // subject, generation → wrapped key
-	spaceLeaves     = 'L' // index → entry bundle of the leaves from this index
+	spaceLeaves     = 'L' // index → entry bundle whose first leaf has this index
 	spaceMeta       = 'M' // → head
 	spaceCounts     = 'N' // → history
 	spacePayload    = 'P' // index → payload record
@@ -36,22 +35,22 @@ const (
 	spaceCheckpoint = 'S' // size → signed note
 )
 
-// TileWidth is the number of leaves in a tile (C2SP tlog-tiles).
+// TileWidth is the number of leaves in a tile, as C2SP tlog-tiles prescribes.
 const (
 	TileWidth  = 1 << TileHeight
 	TileHeight = 8
 )
 
-// HeadFile is the name of the file beside the store with the last checkpoint. It helps to detect
-// that the store lost its last records.
+// HeadFile is the name of a file beside the store that has the last checkpoint. With it, the log notices that the store
+// lost its last records.
 const HeadFile = "head"
 
 // Options configures how a log is opened.
 type Options struct {
 	FS        vfs.FS      // nil: the file system of the operating system
-	Signer    note.Signer // signs checkpoints; nil for a log that signs none
+	Signer    note.Signer // signs checkpoints; nil: the log can sign none
 	Origin    string      // first line of checkpoints; empty: the signer's name
-	MasterKey []byte      // 32 bytes; a read-only log opens without it, and reading payloads then returns ErrNoKey
+	MasterKey []byte      // 32 bytes; nil only for a read-only log, in which reading payloads then returns ErrNoKey
 	// ReadOnly opens an existing log and allows no appends.
 	ReadOnly bool
 }
@@ -83,15 +82,14 @@ type Entry struct {
 type Head struct {
 	Size     int64 // number of leaves
 	Root     tlog.Hash
-	LastSeq  uint64 // in the current ledger; 0 before its first entry
+	LastSeq  uint64 // last ledger sequence in the current ledger; 0 before the ledger's first entry
 	LastTime time.Time
 	Entries  int64
 	Gaps     int64
 	Resets   int64 // how often the ledger was recreated
-	// Epoch is when the followed ledger was created. It is zero if NewEpoch was not called.
+	// Epoch is the time at which the followed ledger was created. If NewEpoch was never called, it is zero.
 	Epoch time.Time
-	// Imported is the number of leaves that were taken from another log. Their payloads may be
-	// missing.
+	// Imported is the number of leaves that were imported from another log. The log may lack their payloads.
 	Imported   int64
 	Checkpoint []byte // the last signed checkpoint, or nil
 }
@@ -109,7 +107,7 @@ type Log struct {
 	appending sync.Mutex
 	edge      edge      // guarded by appending, like the following fields
 	prev      tlog.Hash // record hash of the last leaf
-	tip       Head      // includes appends that are not on disk yet; Checkpoint is not set
+	tip       Head      // state that includes appends that are not on disk yet; Checkpoint is not set
 	applied   uint64    // number of appends so far
 	hashes    []tlog.Hash
 	buf       []byte
@@ -121,19 +119,17 @@ type Log struct {
 	mu     sync.RWMutex
 	head   Head   // guarded by mu, like the following fields
 	synced uint64 // number of the last append that head includes
-	failed error  // error of a write that may or may not be on disk
+	failed error  // error of a write, if any; it is unknown whether the write is on disk
 }
 
-// Open opens the log in dir, or creates one unless ReadOnly is set. Only one process can have a log
-// open. Others get ErrLocked. If the store has another version of the format, Open returns
-// ErrFormat. After a crash the opened log is a prefix of what was appended, including everything
-// for which Append returned.
+// Open opens the log in dir, or creates one unless ReadOnly is set. Only one process can have a log open. In other
+// processes, Open returns ErrLocked. If the store has another version of the format, Open returns ErrFormat. After a
+// crash, the opened log has the entries up to some point, including all for which Append returned without an error.
 func Open(dir string, o Options) (*Log, error) { return open(dir, o, cacheSize) }
 
-// cacheSize is the size of Pebble's block cache, in bytes. scanCacheSize is its size for reading a
-// log from end to end, which reads only the tables' indexes more than once. The small cache is
-// faster for that: each block reuses the memory of the block before it, which is still in the
-// processor's cache.
+// cacheSize is the size of Pebble's block cache, in bytes. scanCacheSize is its size for reading a log from end to end.
+// That reads each block once, and only the tables' indexes more often. The small cache is faster for that: each block
+// reuses the memory of the block before it, which is still in the processor's cache.
 const (
 	cacheSize     = 8 << 20
 	scanCacheSize = 64 << 10
@@ -181,14 +177,14 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 		MaxOpenFiles:                512, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{},
 		ErrorIfNotExists: o.ReadOnly,
 	}
-	// A corruption is returned as an error by the read that finds it. By default Pebble ends the
-	// process.
+	// By default, Pebble ends the process when it finds corrupt data. With this listener it does not, and the read that
+	// finds the corruption returns an error.
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	po.Cleaner = eraser{}
-	// Tables with leaves or payloads have no other records. Otherwise a few frequently written records would
-	// span the range of all following tables and cause them to be rewritten. The frequently written records
-	// are compacted while they are small. Tables of leaves and payloads are moved and not rewritten, because
-	// Pebble rewrites a table only up to 25 times the size of a table of the next level, and they are larger.
+	// Tables with leaves or payloads have no other records. Otherwise a few frequently written records would span the
+	// range of all following tables and cause them to be rewritten. The frequently written records are compacted while
+	// they are small. Pebble rewrites a table only if the table is at most 25 times as large as a table of the next
+	// level. Tables of leaves and payloads are larger, so they are moved and not rewritten.
 	po.Experimental.SpanPolicyFunc = func(start []byte) (pebble.SpanPolicy, []byte, error) {
 		for _, end := range []byte{spaceLeaves, spaceLeaves + 1, spacePayload, spacePayload + 1} {
 			if len(start) > 0 && start[0] < end {
@@ -200,7 +196,8 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	po.TargetFileSizes[0], po.TargetFileSizes[1] = int64(memTableSize/2), int64(memTableSize/128)
 	po.L0CompactionFileThreshold = 64
 	for i := range po.Levels {
-		// Encrypted bytes and hashes do not compress, and are read sequentially.
+		// These blocks are large and not compressed: they have encrypted bytes and hashes, which do not compress, and
+		// are read sequentially.
 		po.Levels[i].BlockSize = blockSize
 		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
@@ -218,16 +215,15 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	return l, nil
 }
 
-// blockSize is the size of a block that is read from a table, in bytes. If the checksum of a block
-// is wrong, Pebble tests whether one bit was flipped, in time quadratic in the size: 0.4 s for this
-// size, 2 s for twice this size. Tests that damage thousands of logs set a smaller size.
+// blockSize is the size of a block that is read from a table, in bytes. If the checksum of a block is wrong, Pebble
+// tests whether one bit was flipped. The time for that grows with the square of the block's size: it takes 0.4 s for
+// this size, and 2 s for twice this size. Tests that damage thousands of logs set a smaller size.
 var blockSize = 32 << 10
 
-// memTableSize is the size of the data that is written to a table at once, in bytes. Tests of
-// tables set a smaller size.
+// memTableSize is the size in bytes of the data that is written to one table. Tests of tables set a smaller size.
 var memTableSize uint64 = 16 << 20
 
-// quiet discards Pebble's log messages. Errors are returned by the calls.
+// quiet discards Pebble's log messages. No error is lost, because Pebble's methods also return the errors.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
@@ -289,12 +285,11 @@ func (l *Log) load() error {
 	return errors.Join(it.Error(), it.Close())
 }
 
-// whole returns an error if the store was emptied or cut. Appending to such a store would create a
-// different log.
+// whole returns an error if the store was emptied or truncated. Appending to such a store would create a different log.
 func (l *Log) whole() error {
 	b, err := readFile(l.fs, filepath.Join(l.dir, HeadFile))
 	if err != nil {
-		return nil // nothing was signed yet, or the file is missing, which a verification finds
+		return nil // no checkpoint was signed yet, or the head file is missing; a verification finds that
 	}
 	if cp, err := ParseCheckpoint(b); err == nil && cp.Size > l.head.Size {
 		return fmt.Errorf("%w: its file %s has a checkpoint of %d leaves, but the store has only %d: the store was "+
@@ -349,7 +344,7 @@ func decodeMeta(b []byte, h *Head) error {
 	return nil
 }
 
-// nanos returns the stored form of a ledger's creation time. The zero time is 0.
+// nanos returns the number that is stored for a ledger's creation time: Unix nanoseconds, or 0 for the zero time.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -371,8 +366,8 @@ func (l *Log) Head() Head {
 	return l.head
 }
 
-// makeDir durably creates a folder and its parents. A folder whose entry is not on disk would be
-// lost with everything that was synced in it.
+// makeDir durably creates a folder and its parents. A folder must itself be on disk in its parent's list. Otherwise a
+// crash loses the folder with all synced files in it.
 func makeDir(fs vfs.FS, dir string) error {
 	var missing []string
 	for d := dir; ; d = fs.PathDir(d) {
@@ -385,7 +380,8 @@ func makeDir(fs vfs.FS, dir string) error {
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// Entries of existing folders may not be on disk either, if the process that created them died.
+	// Also sync the parents of existing folders. If the process that created such a folder died, the folder may not be
+	// on disk in its parent's list.
 	for _, d := range append(missing, dir, fs.PathDir(dir)) {
 		if err := syncDir(fs, fs.PathDir(d)); err != nil {
 			return err
@@ -431,12 +427,13 @@ func readFile(fs vfs.FS, path string) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// Snapshot copies the log to dir, which must not exist. The copy can be opened while this log is in
-// use. Files are linked, not copied. If the log has a signer, a checkpoint covers the whole copy.
+// Snapshot copies the log to dir, which must not exist. The copy can be opened while this log is in use. Files are
+// hard-linked, not copied. If the log has a signer, Snapshot first signs the head, so that a checkpoint covers the
+// whole copy.
 func (l *Log) Snapshot(dir string) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
-	// Otherwise pending writes would be in the copy but in no checkpoint.
+	// Wait for pending writes. Otherwise they would be in the copy, but no checkpoint in the copy would cover them.
 	if err := l.settle(); err != nil {
 		return err
 	}
@@ -459,7 +456,8 @@ func (l *Log) Snapshot(dir string) error {
 	return l.db.Checkpoint(filepath.Join(dir, "store"), pebble.WithFlushedWAL())
 }
 
-// Close flushes memory to tables, so that the next Open need not replay it, and closes the log.
+// Close closes the log. Before, it writes the data in memory to tables, so that the next Open need not replay the
+// write-ahead log.
 func (l *Log) Close() error {
 	var err error
 	if !l.opts.ReadOnly {

@@ -15,8 +15,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// TestDataIsWrittenTwiceAndNoMore: data is written once to the synced write-ahead log and once to a
-// table. Tables are moved and never rewritten, however many there are.
+// TestDataIsWrittenTwiceAndNoMore: all data must be written only twice, once to the synced write-ahead log and once to
+// a table. Tables must be moved between levels but never rewritten, however many there are.
 func TestDataIsWrittenTwiceAndNoMore(t *testing.T) {
 	defer chain.SmallTables(256 << 10)()
 	fs, k := vfs.NewMem(), newKey(t, "log")
@@ -63,7 +63,7 @@ func TestTilesAreThoseOfTlog(t *testing.T) {
 	if h.Size != last {
 		t.Fatalf("%d leaves", h.Size)
 	}
-	// The reference stores every hash that tlog stores.
+	// tlog computes the same tree for comparison. stored has every hash that tlog stores.
 	var stored []tlog.Hash
 	read := tlog.HashReaderFunc(func(x []int64) ([]tlog.Hash, error) {
 		var out []tlog.Hash
@@ -188,7 +188,7 @@ func TestWhatWasForgottenStaysForgottenWhenItsSubjectReturns(t *testing.T) {
 	}
 }
 
-// vkey is a key pair with its public half as text.
+// vkey is a signing key together with its public key as text.
 type vkey struct {
 	signer note.Signer
 	text   string
@@ -257,7 +257,8 @@ func TestWhoTrustsTheFirstKeyFollowsItsHandovers(t *testing.T) {
 	if r := rep(keypair{verifier: keys[2].verifiers(t)}); r.Status != chain.Failed {
 		t.Errorf("who trusts the last key alone sees %+v", r)
 	}
-	// An attacker with the first key continues the log where the key was replaced.
+	// Someone with the first key signs a checkpoint, although the log handed over to another key. The verification must
+	// fail.
 	l.Close()
 	l = open(t, fs, "log", keypair{signer: keys[0].signer})
 	step()
@@ -266,7 +267,7 @@ func TestWhoTrustsTheFirstKeyFollowsItsHandovers(t *testing.T) {
 	}
 }
 
-// replacedKey is a pinned key that another key replaced when the log had this many leaves.
+// replacedKey is a pinned key that was replaced when the log had at leaves.
 type replacedKey struct {
 	note.Verifier
 	at int64
@@ -297,7 +298,8 @@ func TestAReplacedKeySignsTreesUpToItsReplacementOnly(t *testing.T) {
 	}
 }
 
-// A key that was replaced hands the log over to nobody else, also not at the size of its replacement.
+// A key that was replaced must not be able to hand the log over to a further key, not even at the size at which it was
+// replaced.
 func TestAReplacedKeyHandsNothingOver(t *testing.T) {
 	for _, more := range []uint64{0, 1} { // entries between the two handovers
 		fs := vfs.NewMem()
@@ -395,8 +397,8 @@ func TestASnapshotIsCoveredByACheckpointWhateverIsOnItsWay(t *testing.T) {
 	l.Close()
 }
 
-// TestMoreSubjectsThanKeysInMemory: a batch has more data subjects than keys fit in memory, and its
-// first subjects occur again at its end.
+// TestMoreSubjectsThanKeysInMemory appends a batch with more data subjects than keys fit into memory. The batch's first
+// subjects occur again at its end. All payloads must be readable afterwards.
 func TestMoreSubjectsThanKeysInMemory(t *testing.T) {
 	fs, k := vfs.NewMem(), newKey(t, "log")
 	l := open(t, fs, "log", k)

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped returns the operating system's file system with tables mapped into memory for
-// reading. Without the mapping, a reader of a whole log spends a fifth of its time on
-// copies by the kernel.
+// mapped returns the operating system's file system, but it maps tables into memory when they are read. Without the
+// mapping, a reader of a whole log spends a fifth of its time on copies by the kernel.
 func mapped(fs vfs.FS) vfs.FS {
 	if fs != vfs.Default {
 		return fs
@@ -28,8 +27,8 @@ type mappedFS struct {
 	open map[string]*mapping // by file name, guarded by mu
 }
 
-// mapping is a file that is mapped into memory. Pebble opens a table again for each run of
-// reads. All runs share one mapping.
+// mapping is a table file that is mapped into memory. Pebble opens a table again for each sequence of reads. All these
+// opened files share one mapping.
 type mapping struct {
 	b     []byte
 	users int // guarded by mappedFS.mu
@@ -80,9 +79,8 @@ type mappedFile struct {
 	name string
 }
 
-// ReadAt implements io.ReaderAt. It copies the bytes, so that they cannot change between
-// the check of their checksum and their use. A truncated file or a failing disk causes an
-// error and does not end the process.
+// ReadAt implements io.ReaderAt. It copies the bytes from the mapping, so that they cannot change after their checksum
+// was verified. If the file is truncated or the disk fails, ReadAt returns an error, and the process does not end.
 func (f *mappedFile) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 || off > int64(len(f.b)) {
 		return 0, io.EOF

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A Proof shows that a leaf is in a log. The verifier needs only the log's public key. Its text
-// form is C2SP tlog-proof.
+// A Proof shows that a leaf is in a log. The verifier needs only the log's public key to check it. The text form of a
+// proof is C2SP tlog-proof.
 type Proof struct {
 	Leaf       Leaf
 	Raw        []byte // the leaf's encoding, which the tree commits to
 	Checkpoint []byte // signed note, perhaps with cosignatures
-	// Salt and Payload also prove the payload, if that was requested. Otherwise Payload is nil.
+	// Salt and Payload are set if the payload is to be proven too: the leaf commits to them. Otherwise Payload is nil.
 	Salt    [16]byte
 	Payload []byte
 
 	hashes tlog.RecordProof
 }
 
-// Prove returns a proof of a leaf for the view's checkpoint. It returns ErrRange if the checkpoint
-// does not cover the leaf.
+// Prove returns a proof of a leaf for the view's checkpoint. If the checkpoint does not cover the leaf, Prove returns
+// ErrRange.
 func (v *View) Prove(i int64) (*Proof, error) {
 	raw, p, err := v.Leaf(i)
 	if err != nil {
@@ -37,9 +37,9 @@ func (v *View) Prove(i int64) (*Proof, error) {
 	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: v.Note, hashes: p}, nil
 }
 
-// Prove returns a proof of a leaf for the log's own last signed checkpoint, with the cosignatures
-// that it has. It returns ErrNoCheckpoint if there is none, and ErrRange if it does not cover the
-// leaf.
+// Prove returns a proof of a leaf for the log's own last signed checkpoint, with the cosignatures that the checkpoint
+// has. If there is no checkpoint, it returns ErrNoCheckpoint. If the checkpoint does not cover the leaf, it returns
+// ErrRange.
 func (l *Log) Prove(i int64) (*Proof, error) {
 	h := l.Head()
 	if h.Checkpoint == nil {
@@ -67,7 +67,7 @@ func (l *Log) Prove(i int64) (*Proof, error) {
 	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: h.Checkpoint, hashes: hashes}, nil
 }
 
-// extraVersion is the version of a proof's extra data.
+// extraVersion is the format version of the extra data in a proof.
 const extraVersion = 1
 
 // ErrProof reports that a proof is invalid.
@@ -87,9 +87,9 @@ func (p *Proof) MarshalText() ([]byte, error) {
 	return t.Marshal(), nil
 }
 
-// CheckProof parses and verifies a proof: a trusted key signed the checkpoint, the leaf is in its
-// tree and, if the proof has a payload, the leaf commits to it. If quorum is not nil, the
-// checkpoint must also have the witnesses' cosignatures.
+// CheckProof parses and verifies a proof. A trusted key must have signed the checkpoint. The leaf must be in the
+// checkpoint's tree. If the proof has a payload, the leaf must commit to it. If quorum is not nil, the checkpoint must
+// also have the witnesses' cosignatures.
 func CheckProof(text []byte, vs note.Verifiers, quorum Quorum) (*Proof, error) {
 	var t tproof.TLogProof
 	if err := t.Unmarshal(text); err != nil {

@@ -8,25 +8,24 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// ErrRange reports that a leaf or tree does not exist.
+// ErrRange reports that the log is too short: it has no such leaf, or no tree of such a size.
 var ErrRange = errors.New("beyond the log's end")
 
-// ErrNotHeld reports that a leaf was taken from another log without its payload.
+// ErrNotHeld reports that the log has no payload for a leaf, because the leaf was imported from another log.
 var ErrNotHeld = errors.New("the leaf was imported from another log, and its payload is not stored here")
 
-// bundles iterates over the leaves of a log in order. It reads the records in which they were
-// appended, and reports records that do not continue each other.
+// bundles iterates over the leaves of a log in order. It reads the records in which the leaves were appended, and
+// returns an error if one record does not continue where the record before it ended.
 type bundles struct {
 	it   *pebble.Iterator
 	next int64  // index of the next leaf
 	rest []byte // rest of the current record
 }
 
-// newBundles returns an iterator over the leaves from index from. It covers at least the leaves
-// below to.
+// newBundles returns an iterator over the leaves from index from up to at least index to-1.
 func newBundles(r pebble.Reader, from, to int64) (*bundles, error) {
-	// The record with the leaf is the last one in its tile that does not begin after the leaf.
-	// Records do not cross tiles.
+	// A record has several leaves. The record with leaf from is the last record of its tile that begins at or before
+	// this leaf, because records do not cross tiles.
 	lower, upper := indexKey(spaceLeaves, from&^(TileWidth-1)), indexKey(spaceLeaves, (to+TileWidth-1)&^(TileWidth-1))
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]})
 	if err != nil {
@@ -51,8 +50,7 @@ func newBundles(r pebble.Reader, from, to int64) (*bundles, error) {
 	return b, nil
 }
 
-// read returns the next leaf's encoding, which is valid until the next call. It returns nil after
-// the last leaf.
+// read returns the next leaf's encoding, which is valid until the next call. After the last leaf, it returns nil.
 func (b *bundles) read() (raw []byte, err error) {
 	if len(b.rest) == 0 {
 		k := indexKey(spaceLeaves, b.next)
@@ -78,7 +76,7 @@ func (b *bundles) read() (raw []byte, err error) {
 
 func (b *bundles) close() error { return b.it.Close() }
 
-// cutLeaf splits the first leaf off an entry bundle.
+// cutLeaf splits an entry bundle into the encoding of its first leaf and the rest.
 func cutLeaf(b []byte) (raw, rest []byte, err error) {
 	if len(b) < 2 {
 		return nil, nil, fmt.Errorf("%w: a bundle of leaves ends early", ErrLeaf)
@@ -107,7 +105,7 @@ func (l *Log) rawLeaf(i int64) ([]byte, error) {
 	return raw, err
 }
 
-// rangeRaw calls fn for the encodings of the leaves from <= i < to.
+// rangeRaw calls fn with the encoding of each leaf from <= i < to, in order.
 func (l *Log) rangeRaw(from, to int64, fn func(i int64, raw []byte) error) error {
 	if from >= to {
 		return nil
@@ -138,8 +136,8 @@ func (l *Log) Leaf(i int64) (leaf Leaf, err error) {
 	return leaf, err
 }
 
-// Range calls fn for the leaves from <= i < to in order, until fn returns an error. It returns
-// ErrRange if the log does not have all of them.
+// Range calls fn for the leaves from <= i < to in order, until fn returns an error. If the log does not have all these
+// leaves, Range returns ErrRange.
 func (l *Log) Range(from, to int64, fn func(i int64, leaf Leaf) error) error {
 	if size := l.Head().Size; from < 0 || to > size {
 		return fmt.Errorf("leaves %d to %d of %d: %w", from, to-1, size, ErrRange)
@@ -153,15 +151,15 @@ func (l *Log) Range(from, to int64, fn func(i int64, leaf Leaf) error) error {
 	})
 }
 
-// Payload returns an entry's payload after checking it against its leaf. It returns ErrForgotten if
-// the key was destroyed, and ErrNotHeld if the payload was not imported.
+// Payload returns an entry's payload, after it has checked that the leaf commits to it. If the payload was erased or
+// its key destroyed, it returns ErrForgotten. If the payload was not imported, it returns ErrNotHeld.
 func (l *Log) Payload(i int64) ([]byte, error) {
 	_, p, err := l.Salted(i)
 	return p, err
 }
 
-// Salted is like Payload, and also returns the entry's salt. Salt and leaf prove the payload to
-// others.
+// Salted is like Payload, and also returns the entry's salt. With the salt, others can check that the leaf commits to
+// the payload.
 func (l *Log) Salted(i int64) (salt [16]byte, payload []byte, err error) {
 	leaf, err := l.Leaf(i)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// When a subject's keys are destroyed, payloads of other subjects stay readable, even if a crash
-// loses the writes after the destruction and the destruction is repeated.
+// The keys of one data subject are destroyed, and two of the subject's payloads shall stay. These two, and the payloads
+// of other subjects, must stay readable. That must hold even if a crash loses the last writes and the destruction is
+// repeated.
 func TestPayloadsStayWhenTheKeysOfTheOthersAreDestroyed(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()
@@ -18,7 +19,7 @@ func TestPayloadsStayWhenTheKeysOfTheOthersAreDestroyed(t *testing.T) {
 	if err := l.Append(entries(1, 40)); err != nil {
 		t.Fatal(err)
 	}
-	stay := []int64{32, 35} // of p0, as leaves 2, 5, … 38
+	stay := []int64{32, 35} // two leaves of subject p0, which also has the leaves 2, 5, … 38
 	for round := range 3 {
 		n, err := l.DestroyKeys("p0", stay...)
 		if want := map[bool]int{true: 1}[round == 0]; err != nil || n != want {

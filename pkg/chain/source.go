@@ -15,9 +15,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A Source provides what C2SP tlog-tiles serves of a log: its last checkpoint, tiles of hashes and
-// bundles of leaves, as they are stored. The data is untrusted until it is checked against a
-// checkpoint with a trusted signature. Payloads are not included.
+// A Source provides the parts of a log that C2SP tlog-tiles serves: the last checkpoint, tiles of hashes, and bundles
+// of leaves. They are returned as they are stored. They are untrusted until they are checked against a checkpoint with
+// a trusted signature. A Source has no payloads.
 type Source interface {
 	ReadCheckpoint(ctx context.Context) ([]byte, error)
 	ReadTile(ctx context.Context, level int, n int64, width int) ([]byte, error)
@@ -44,12 +44,11 @@ func (s local) ReadEntryBundle(_ context.Context, n int64, width int) ([]byte, e
 	return s.l.EntryBundle(n, width)
 }
 
-// ErrNoCheckpoint reports that a log has not signed a checkpoint yet.
+// ErrNoCheckpoint reports that no checkpoint of a log has been signed yet.
 var ErrNoCheckpoint = errors.New("the log has no checkpoint yet")
 
-// NewHandler returns a read-only HTTP handler for a source in the layout of C2SP tlog-tiles: GET
-// checkpoint, tile/<L>/<N>[.p/<W>] and tile/entries/<N>[.p/<W>] below the path that it is mounted
-// at.
+// NewHandler returns a read-only HTTP handler that serves a source in the layout of C2SP tlog-tiles. Below the path at
+// which it is mounted, it answers GET requests for checkpoint, tile/<L>/<N>[.p/<W>] and tile/entries/<N>[.p/<W>].
 func NewHandler(src Source) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /checkpoint", func(w http.ResponseWriter, r *http.Request) {
@@ -89,13 +88,13 @@ func serve(w http.ResponseWriter, b []byte, contentType string, err error) {
 
 var errTilePath = errors.New("there is no such tile")
 
-// parseTilePath parses <L>/<N>[.p/<W>]. <L> may be "entries" (level -1).
+// parseTilePath parses <L>/<N>[.p/<W>]. <L> may also be "entries", for which the level is -1.
 func parseTilePath(p string) (level int, n int64, width int, err error) {
 	l, rest, ok := strings.Cut(p, "/")
 	if !ok {
 		return 0, 0, 0, errTilePath
 	}
-	// tlog parses the same paths, with the height before the level.
+	// Let tlog parse the path. It parses paths of the same form, but with the height of the tile before the level.
 	name := l
 	if l == "entries" {
 		name = "data"
@@ -117,8 +116,8 @@ func tilePath(level int, n int64, width int) string {
 	return "tile/" + p
 }
 
-// NewClient returns a Source for a log that is served below a URL in the layout of C2SP tlog-tiles.
-// client may be nil.
+// NewClient returns a Source that reads a log over HTTP. The log is served below the URL prefix in the layout of C2SP
+// tlog-tiles. client may be nil.
 func NewClient(prefix string, client *http.Client) (Source, error) {
 	u, err := url.Parse(prefix)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -180,8 +179,8 @@ func (s remote) ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte
 // maxCheckpoint is the maximum size of a checkpoint with its cosignatures, in bytes.
 const maxCheckpoint = 64 << 10
 
-// A View is a source with a checkpoint that a trusted key signed. Reads return only leaves that are
-// proven to be in that checkpoint's tree, or an error.
+// A View is a source together with a checkpoint of it that a trusted key signed. A read returns only leaves that are
+// proven to be in the checkpoint's tree, and otherwise an error.
 type View struct {
 	Checkpoint
 	src Source
@@ -223,13 +222,13 @@ func (v *View) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 // SaveTiles implements tlog.TileReader.
 func (v *View) SaveTiles([]tlog.Tile, [][]byte) {}
 
-// Hashes returns a reader of hashes that are proven to be in the tree.
+// Hashes returns a reader of the tree's hashes. It checks that each hash is in the tree of the view's checkpoint.
 func (v *View) Hashes() tlog.HashReader {
 	return tlog.TileHashReader(tlog.Tree{N: v.Size, Hash: v.Root}, v)
 }
 
-// Leaf returns a leaf and the proof that it is in the tree. It returns ErrRange if the checkpoint
-// does not cover it.
+// Leaf returns a leaf, and the proof that it is in the tree of the view's checkpoint. If that checkpoint does not cover
+// the leaf, Leaf returns ErrRange.
 func (v *View) Leaf(i int64) (raw []byte, proof tlog.RecordProof, err error) {
 	if i < 0 || i >= v.Size {
 		return nil, nil, fmt.Errorf("leaf %d of %d that the checkpoint covers: %w", i, v.Size, ErrRange)
@@ -249,7 +248,7 @@ func (v *View) Leaf(i int64) (raw []byte, proof tlog.RecordProof, err error) {
 	return raw, proof, nil
 }
 
-// Consistent returns the proof that this log extends an earlier checkpoint.
+// Consistent returns the proof that the view's tree extends the tree of an earlier checkpoint.
 func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
 	if earlier.Origin != v.Origin {
 		return nil, fmt.Errorf("the checkpoints are of different logs, %q and %q", earlier.Origin, v.Origin)
@@ -271,9 +270,9 @@ func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
 	return p, nil
 }
 
-// FirstDifference returns the index of the first leaf in which two logs differ, among those that both
-// checkpoints cover, or -1. It reads all leaves and computes each log's root from them, without reading the
-// tiles of hashes. rooted reports for each log whether its leaves have the checkpoint's root.
+// FirstDifference compares the leaves of two logs that are covered by the checkpoints of both. It returns the index of
+// the first leaf that differs, or -1. It does not trust the tiles of hashes: it computes each log's root from the
+// leaves. rooted reports for each log whether that root equals the checkpoint's root.
 func FirstDifference(ctx context.Context, logs [2]Source, cps [2]Checkpoint) (first int64, rooted [2]bool, err error) {
 	var trees [2]edge
 	first = -1

@@ -16,21 +16,20 @@ import (
 // ends with them. An exported shard of a log is a span and its leaves.
 type Span struct {
 	From, To int64
-	Prev     tlog.Hash   // record hash of the previous leaf; zero for From 0
-	Next     uint64      // expected ledger sequence at From; for the middle of a message see Leaf.follows
-	Edge     []tlog.Hash // of the tree of From leaves, largest subtree first
+	Prev     tlog.Hash   // record hash of the leaf before From; zero if From is 0
+	Next     uint64      // ledger sequence expected at From, in the form that Leaf.follows takes
+	Edge     []tlog.Hash // right edge of the tree of the leaves before From, largest subtree first
 	// Before is the checkpoint of size From, or nil for From 0. After is the checkpoint of size To.
 	Before, After []byte
-	// Handovers lead from trusted keys to the keys that signed.
+	// Handovers are the handovers by which a reader who trusts an earlier key can verify the keys that signed.
 	Handovers [][]byte
-	// Later is a checkpoint of size To or more. Consistency proves that its tree extends that of
-	// After. Both may be missing.
+	// Later is a checkpoint of size To or more. Consistency proves that the tree of Later extends the tree of After.
+	// Both fields may be empty.
 	Later       []byte
 	Consistency tlog.TreeProof
 }
 
-// CheckpointAt returns the largest checkpoint in the log whose size is at most size, or ErrRange if
-// there is none.
+// CheckpointAt returns the log's largest checkpoint with at most size leaves. If there is none, it returns ErrRange.
 func (l *Log) CheckpointAt(size int64) (Checkpoint, error) {
 	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint}, UpperBound: key8(spaceCheckpoint,
 		uint64(size)+1)})
@@ -48,8 +47,8 @@ func (l *Log) CheckpointAt(size int64) (Checkpoint, error) {
 	return ParseCheckpoint(v)
 }
 
-// Span returns the span of the leaves from <= index < to. The log must have a checkpoint of size
-// to, and one of size from unless from is 0 (see CheckpointAt).
+// Span returns the span of the leaves from <= index < to. The log must have a checkpoint of exactly to leaves and,
+// unless from is 0, one of exactly from leaves. CheckpointAt finds such sizes.
 func (l *Log) Span(from, to int64) (*Span, error) {
 	if from < 0 || from >= to || to > l.Head().Size {
 		return nil, fmt.Errorf("leaves %d to %d of %d: %w", from, to-1, l.Head().Size, ErrRange)
@@ -125,8 +124,8 @@ type SpanReader struct {
 	buf   []byte
 }
 
-// OpenSigned parses a checkpoint that was signed by a trusted key or by a key that the handovers
-// lead to.
+// OpenSigned parses and verifies a checkpoint. It must be signed by a trusted key, or by a key to which the handovers
+// lead from a trusted key.
 func OpenSigned(cp []byte, trusted note.Verifiers, handovers [][]byte) (Checkpoint, error) {
 	ring := &keyring{trusted: trusted, retired: make(map[keyID]int64)}
 	for i, h := range handovers {
@@ -138,8 +137,8 @@ func OpenSigned(cp []byte, trusted note.Verifiers, handovers [][]byte) (Checkpoi
 	return c, err
 }
 
-// Read verifies a span's signatures and edge. Pass the leaves to Add in order. Then Done reports
-// whether they match the checkpoint.
+// Read verifies a span's signatures and edge, and returns a reader for its leaves. Pass the leaves to the reader's Add
+// in order. Then its Done reports whether the leaves match the checkpoint.
 func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 	r := &SpanReader{span: *s, prev: s.Prev, next: s.Next}
 	if s.From < 0 || s.From >= s.To {
@@ -191,7 +190,7 @@ func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 	return r, nil
 }
 
-// consistent checks that a later checkpoint extends the span's own.
+// consistent checks that a later checkpoint extends the span's checkpoint After.
 func (r *SpanReader) consistent(later Checkpoint, p tlog.TreeProof) error {
 	if later.Origin != r.after.Origin || later.Size < r.after.Size {
 		return fmt.Errorf("it is of log %q with %d leaves; the span's checkpoint is of log %q with %d", later.Origin,
@@ -207,8 +206,8 @@ func (r *SpanReader) consistent(later Checkpoint, p tlog.TreeProof) error {
 	return tlog.CheckTree(p, later.Size, later.Root, r.after.Size, r.after.Root)
 }
 
-// Add adds the next leaf. It overwrites the leaf's Index and Prev with the expected values. The
-// other fields are verified by the tree's root at the end.
+// Add adds the next leaf. It sets the leaf's Index and Prev to the expected values. Done verifies the other fields by
+// means of the tree's root.
 func (r *SpanReader) Add(leaf Leaf) error {
 	if r.edge.size >= r.span.To {
 		return fmt.Errorf("more leaves than the %d of the span", r.span.To-r.span.From)
@@ -228,16 +227,16 @@ func (r *SpanReader) Add(leaf Leaf) error {
 	return nil
 }
 
-// Root returns the root of the tree up to the last added leaf.
+// Root returns the root of the tree of all leaves up to the last one that was added.
 func (r *SpanReader) Root() tlog.Hash { return r.edge.root() }
 
-// Size returns the number of leaves in that tree.
+// Size returns the number of leaves up to the last one that was added.
 func (r *SpanReader) Size() int64 { return r.edge.size }
 
 // Origin returns the log's name.
 func (r *SpanReader) Origin() string { return r.after.Origin }
 
-// Done returns an error unless all leaves were added and match the checkpoint.
+// Done returns an error unless all leaves of the span were added and match the checkpoint After.
 func (r *SpanReader) Done() error {
 	if r.edge.size != r.span.To {
 		return fmt.Errorf("leaves %d to %d are missing", r.edge.size, r.span.To-1)
@@ -248,7 +247,7 @@ func (r *SpanReader) Done() error {
 	return nil
 }
 
-// EdgeBytes returns a span's edge as bytes, for files.
+// EdgeBytes encodes the edge of a span as bytes, to write it to a file.
 func EdgeBytes(hs []tlog.Hash) []byte {
 	b := make([]byte, 0, len(hs)*tlog.HashSize)
 	for _, h := range hs {

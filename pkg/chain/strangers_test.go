@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A record that does not belong to a log is found under any key, also under a key that is the
-// prefix of a valid key.
+// The store gets a record that no log has. Verification must find the record under any key, even if its key is a prefix
+// of a valid key.
 func TestARecordThatNoLogHasIsFound(t *testing.T) {
 	l, err := Open("log", Options{FS: vfs.NewMem(), MasterKey: make([]byte, 32)})
 	if err != nil {

@@ -9,9 +9,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// blocks2 updates the states of two messages with n blocks of 64 bytes each.
-//
-//go:noescape
+// blocks2 hashes n blocks, of 64 bytes each, of two messages. a and b are the hash states of the two messages.
 func blocks2(a, b *[8]uint32, p, q *byte, n int, k *[64]uint32)
 
 // hasSHA reports whether the processor has the SHA instructions.
@@ -19,9 +17,9 @@ func hasSHA() bool
 
 var twoAtOnce = hasSHA() && cpu.X86.HasSSSE3 && cpu.X86.HasSSE41
 
-// sum2 computes sha256.Sum256 of two messages. Processor instructions for one message wait for each
-// other, so hashing a second message at the same time costs little. A verification spends half of
-// its time on hashing.
+// sum2 computes sha256.Sum256 of two messages at the same time. The SHA instructions for one message have to wait for
+// each other's results, so hashing a second message in between costs little. A verification spends half of its time on
+// hashing.
 func sum2(a, b []byte) (x, y [sha256.Size]byte) {
 	if !twoAtOnce {
 		return sha256.Sum256(a), sha256.Sum256(b)
@@ -40,7 +38,7 @@ func sum2(a, b []byte) (x, y [sha256.Size]byte) {
 	return x, y
 }
 
-// together hashes as many whole blocks as both messages have, and returns the rest of both.
+// together hashes as many whole blocks as both messages have. It returns the parts of the two messages that are left.
 func together(s, t *[8]uint32, p, q []byte) (restP, restQ []byte) {
 	n := min(len(p), len(q)) / sha256.BlockSize
 	if n > 0 {
@@ -49,14 +47,15 @@ func together(s, t *[8]uint32, p, q []byte) (restP, restQ []byte) {
 	return p[n*sha256.BlockSize:], q[n*sha256.BlockSize:]
 }
 
-// hashBlocks hashes all whole blocks of one message, and returns the rest.
+// hashBlocks hashes all whole blocks of one message. It returns the part of the message that is left.
 func hashBlocks(s *[8]uint32, p []byte) []byte {
 	discarded := initial
 	rest, _ := together(s, &discarded, p, p)
 	return rest
 }
 
-// end returns the padded last part of a message of the given length.
+// end returns the last blocks of a message of the given length: rest, the part after the whole blocks, with the
+// padding.
 func end(buf *[2 * sha256.BlockSize]byte, rest []byte, length int) []byte {
 	n := copy(buf[:], rest)
 	buf[n] = 0x80

@@ -22,7 +22,8 @@ func TestTwoMessagesAtOnceHaveTheHashesOfEach(t *testing.T) {
 				sha256.Sum256(b))
 		}
 	}
-	// Every kind of ending, next to every other kind.
+	// Hash messages of each length from 0 to 199 together with messages of each such length, because the lengths need
+	// different padding.
 	for m := range 200 {
 		for n := range 200 {
 			check(buf[m:2*m], buf[1000+n:1000+2*n])
@@ -35,8 +36,8 @@ func TestTwoMessagesAtOnceHaveTheHashesOfEach(t *testing.T) {
 	}
 }
 
-// The holder of the master key can encrypt a different payload and replace a stored one. Only the
-// payload's hash reveals it.
+// Someone with the master key can replace a stored payload by another one, correctly encrypted. Verification must find
+// the difference from the hash to which the leaf commits, at each position in a tile.
 func TestAPayloadOfAnotherCommitmentIsFoundWhereverItStands(t *testing.T) {
 	const n = TileWidth + 3
 	for _, at := range []int64{0, 1, 2, TileWidth - 1, TileWidth, n - 2, n - 1} {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Tile returns a tile's hashes, 32 bytes each, in the layout of C2SP tlog-tiles. Level 0 has the
-// hashes of leaves, level n the hashes of full tiles of level n-1. width is from 1 to TileWidth.
+// Tile returns a tile's hashes, 32 bytes each, in the layout of C2SP tlog-tiles. Level 0 has the hashes of leaves,
+// level n the hashes of full tiles of level n-1. width is the number of hashes, from 1 to TileWidth.
 func (l *Log) Tile(level int, n int64, width int) ([]byte, error) {
 	if level < 0 || level > 7 || n < 0 || n > 1<<62>>(TileHeight*(level+1)) || width < 1 || width > TileWidth ||
 		l.Head().Size>>(TileHeight*level) < n<<TileHeight+int64(width) {
@@ -68,7 +68,7 @@ func (l *Log) tile(r pebble.Reader, level int, n int64, width int) ([]byte, erro
 // its length in two bytes, then the leaf.
 func (l *Log) EntryBundle(n int64, width int) ([]byte, error) {
 	from, size := n<<TileHeight, l.Head().Size
-	// A number that is too large for the shift would overflow to another bundle.
+	// Check n first. For a number that is too large, the shift would overflow, and n would be taken for another bundle.
 	if n < 0 || n > size>>TileHeight || width < 1 || width > TileWidth || from+int64(width) > size {
 		return nil, fmt.Errorf("entry bundle %d, %d wide: %w", n, width, ErrRange)
 	}
@@ -100,7 +100,7 @@ func (l *Log) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	size := l.Head().Size
 	for i, x := range indexes {
 		t := tlog.TileForIndex(TileHeight, x)
-		// Adjacent hashes are requested together. The widest read serves all.
+		// Adjacent hashes are in the same tile. Read each tile once, as wide as the log has it, for all of them.
 		key := tlog.Tile{H: t.H, L: t.L, N: t.N}
 		data := read[key]
 		if len(data) < t.W*tlog.HashSize {

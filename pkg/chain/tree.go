@@ -7,8 +7,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// nodeHash is tlog.NodeHash (RFC 6962), with one call of the hash function instead of five. A
-// verification spends a tenth of its time here.
+// nodeHash is tlog.NodeHash (RFC 6962), but calls the hash function once instead of five times. A verification spends a
+// tenth of its time here.
 func nodeHash(left, right tlog.Hash) tlog.Hash {
 	var b [1 + 2*tlog.HashSize]byte
 	b[0] = 1
@@ -17,7 +17,7 @@ func nodeHash(left, right tlog.Hash) tlog.Hash {
 	return sha256.Sum256(b[:])
 }
 
-// fullTile returns the hash of the tree of a full tile. It hashes nodes in pairs.
+// fullTile returns the root of the tree of a tile's hashes. It computes two hashes at a time.
 func fullTile(h [TileWidth]tlog.Hash) tlog.Hash {
 	var a, b [1 + 2*tlog.HashSize]byte
 	a[0], b[0] = 1, 1
@@ -33,16 +33,15 @@ func fullTile(h [TileWidth]tlog.Hash) tlog.Hash {
 	return nodeHash(h[0], h[1])
 }
 
-// edge is the right edge of a Merkle tree: for each set bit of its size the
-// hash of the complete subtree of that height. It is all that appending needs.
+// edge is the right edge of a Merkle tree. For each bit that is set in the tree's size, it has the hash of the complete
+// subtree of that height. Nothing else of the tree is needed to append leaves.
 type edge struct {
 	size int64
 	at   [64]tlog.Hash
 }
 
-// add adds a record's hash and appends to out the hashes that the tree stores
-// for it (tlog.StoredHashesForRecordHash): its own, and those of the subtrees
-// that it completes.
+// add adds a record's hash and appends to out the hashes that the tree stores because of this record
+// (tlog.StoredHashesForRecordHash): the record's own, and those of the subtrees that the record completes.
 func (e *edge) add(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	out = append(out, h)
 	level := 0
@@ -55,8 +54,8 @@ func (e *edge) add(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	return out
 }
 
-// addTile adds the hash of a full tile of leaves. The size must be a multiple of TileWidth. out is
-// as in add, for the levels from that of the tile upward.
+// addTile adds the hash of a full tile of leaves. The edge's size must be a multiple of TileWidth. To out, it appends
+// like add, but only hashes from the level of the tile's own hash upward.
 func (e *edge) addTile(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	out = append(out, h)
 	level := TileHeight
@@ -72,7 +71,7 @@ func (e *edge) addTile(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 // root returns the hash of the tree.
 func (e *edge) root() tlog.Hash {
 	if e.size == 0 {
-		h, _ := tlog.TreeHash(0, nil) // the hash of the empty tree reads no hashes
+		h, _ := tlog.TreeHash(0, nil) // computing the hash of the empty tree reads no hashes, so the reader may be nil
 		return h
 	}
 	low := bits.TrailingZeros64(uint64(e.size))

@@ -11,9 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// vault encrypts payloads, each under a key of its data subject. These keys are wrapped by the
-// master key. If a subject's key was destroyed and there is a new payload for the subject, the
-// subject gets a key of the next generation.
+// vault encrypts payloads, each under a key of its data subject. The master key encrypts these keys. If a subject's key
+// was destroyed and a new payload comes for the subject, the subject gets a new key with the next generation number.
 type vault struct {
 	master cipher.AEAD
 	epoch  [4]byte // random for each opening
@@ -32,15 +31,14 @@ const maxCachedKeys = 4096
 // ErrForgotten reports that a payload was erased, or its key destroyed.
 var ErrForgotten = errors.New("the payload was forgotten")
 
-// errErased reports that a single payload was erased. The beginning of its record remains, so that
-// a record removed by an attacker is not taken for an erased one.
+// errErased reports that a single payload was erased. The beginning of an erased payload's record remains. If an
+// attacker removes a record, nothing remains, so it is not taken for an erased one.
 var errErased = fmt.Errorf("it was erased: %w", ErrForgotten)
 
 // ErrNoKey reports that a payload cannot be read because the log was opened without its master key.
 var ErrNoKey = errors.New("the log was opened without the key that decrypts it")
 
-// newVault returns a vault. If without is set, the master key may be missing. A vault without it
-// decrypts no payload.
+// newVault returns a vault. If without is set, master may be empty. The vault then decrypts no payload.
 func newVault(master []byte, without bool) (*vault, error) {
 	if master == nil && without {
 		return new(vault), nil
@@ -65,7 +63,7 @@ func aead(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(b)
 }
 
-// subjectPrefix returns the prefix of the keys of a subject's key records.
+// subjectPrefix returns the prefix that all records with keys of a data subject have.
 func subjectPrefix(subject string) []byte {
 	return append(binary.BigEndian.AppendUint16([]byte{spaceKey}, uint16(len(subject))), subject...)
 }
@@ -77,8 +75,8 @@ func subjectRecord(subject string, generation uint32) []byte {
 // errNoKey reports that a subject never had a key.
 var errNoKey = errors.New("there is no key for this data subject, and no record that it was destroyed")
 
-// open returns a subject's key. A destroyed key leaves an empty record, so that a payload whose
-// subject was altered is not taken for a forgotten one.
+// open returns the key of a data subject with the given generation. A key that was destroyed leaves an empty record. If
+// there is no record at all, the payload's subject was altered, and open returns errNoKey.
 func (v *vault) open(r pebble.Reader, subject string, generation uint32) (cipher.AEAD, error) {
 	k := subjectRecord(subject, generation)
 	wrapped, c, err := r.Get(k)
@@ -110,7 +108,7 @@ func (v *vault) unwrap(k, wrapped []byte, subject string) (cipher.AEAD, error) {
 	return aead(key)
 }
 
-// key returns the subject's key. If there is none, it creates one and writes it with the batch.
+// key returns the data subject's current key. If there is none, it creates one and adds it to the batch.
 func (v *vault) key(b *pebble.Batch, db *pebble.DB, subject string) (subjectKey, error) {
 	if k, ok := v.keys[subject]; ok {
 		return k, nil
@@ -128,7 +126,7 @@ func (v *vault) key(b *pebble.Batch, db *pebble.DB, subject string) (subjectKey,
 	return k, nil
 }
 
-// create creates a subject's key of a generation and writes it with the batch.
+// create creates a data subject's key of the given generation and adds it to the batch.
 func (v *vault) create(b *pebble.Batch, subject string, generation uint32) (k subjectKey, err error) {
 	raw := make([]byte, 32)
 	rand.Read(raw)
@@ -152,8 +150,8 @@ func (v *vault) limit() {
 	}
 }
 
-// newest returns the last generation of a subject's key. aead is nil if that key was destroyed or
-// does not exist.
+// newest returns the data subject's key of the last generation. If that key was destroyed, or if there is none, aead is
+// nil.
 func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error) {
 	prefix := subjectPrefix(subject)
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix,
@@ -170,14 +168,14 @@ func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error
 	return k, errors.Join(err, it.Error(), it.Close())
 }
 
-// DestroyKeys durably destroys every key that encrypts payloads of a data subject, and returns the number of
-// keys. Reading one of these payloads then fails with ErrForgotten. All proofs stay valid. The log can no
-// longer read the wrapped keys, but Pebble's files contain them until Erase.
+// DestroyKeys durably destroys every key that encrypts payloads of a data subject, and returns the number of keys.
+// Reading one of these payloads then fails with ErrForgotten. All proofs stay valid. The log can no longer read the
+// destroyed keys, but Pebble's files contain them, encrypted with the master key, until Erase is called.
 //
 // The payloads of the leaves in stay are kept, under a new key of their own.
 //
-// DestroyKeys does not record its reason in the log. Append an entry that states it, before or after the
-// call. Verify accepts the missing payloads if VerifyOptions.Lawful finds that entry.
+// DestroyKeys does not record its reason in the log. Append an entry that states it, before or after the call. Verify
+// accepts the missing payloads if VerifyOptions.Lawful finds that entry.
 func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -194,7 +192,7 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	n := 0
 	for g := uint32(1); g <= k.generation; g++ {
 		if alone && g == k.generation {
-			break // an earlier, interrupted call made this key, for the payloads in stay only
+			break // an earlier, interrupted call made this key for the payloads in stay
 		}
 		record := subjectRecord(subject, g)
 		v, c, err := l.db.Get(record)
@@ -217,9 +215,8 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	return n, nil
 }
 
-// rekey encrypts the payloads in stay under a new key. If the newest key has no other payloads, it
-// changes nothing and returns true. That happens if DestroyKeys was interrupted after rekey and is
-// called again.
+// rekey encrypts the payloads in stay under a new key. If the newest key encrypts no payloads but those in stay, an
+// earlier call of DestroyKeys was interrupted after rekey. Then rekey changes nothing and returns true.
 func (l *Log) rekey(b *pebble.Batch, subject string, newest subjectKey, stay []int64) (alone bool, err error) {
 	if len(stay) == 0 || newest.aead == nil {
 		return false, nil
@@ -280,11 +277,11 @@ func (l *Log) rekey(b *pebble.Batch, subject string, newest subjectKey, stay []i
 	return false, nil
 }
 
-// A payload record is: length of the subject (2 bytes), subject, generation of the key (4), nonce
-// (12), AES-256-GCM of salt ‖ payload with the leaf's index as additional data.
+// A payload record is: length of the subject (2 bytes), subject, generation of the key (4), nonce (12), AES-256-GCM of
+// salt ‖ payload with the leaf's index as additional data.
 //
-// The nonce has a random part for each opening of the log (4 bytes) and the index (8). After a
-// crash an index may be written twice, but never with the same nonce.
+// The nonce has 4 random bytes, which are new each time the log is opened, and the index in 8 bytes. After a crash, a
+// record with the same index may be written again, but not with the same nonce.
 //
 // draft appends a record that is not encrypted yet, with room for the authentication tag.
 func (v *vault) draft(dst []byte, k subjectKey, subject string, index int64, salt [16]byte, payload []byte) ([]byte,
@@ -302,7 +299,7 @@ func (v *vault) draft(dst []byte, k subjectKey, subject string, index int64, sal
 	return dst, draft{record: dst[from:], at: at, plain: plain}
 }
 
-// draft is an unencrypted payload record. salt ‖ payload is record[at:plain].
+// draft is a payload record that is not encrypted yet. record[at:plain] is the part to encrypt, salt ‖ payload.
 type draft struct {
 	record    []byte
 	at, plain int
@@ -316,7 +313,7 @@ func (d *draft) seal(k subjectKey) []byte {
 	return k.aead.Seal(r[:at], r[at-12:at], r[at:d.plain], r[at-8:at])
 }
 
-// recordSize returns the size of a payload record.
+// recordSize returns the size in bytes of a record for a payload of the given size.
 func recordSize(subject string, payload int) int {
 	return 2 + len(subject) + 4 + 12 + 16 + payload + 16
 }
@@ -335,8 +332,8 @@ func splitRecord(rec []byte) (subject []byte, generation uint32, box []byte, err
 
 var errAltered = errors.New("the payload record was altered: it does not decrypt")
 
-// unseal decrypts a box from splitRecord, appends the result to dst and returns salt ‖ payload. ad
-// is the leaf's index.
+// unseal decrypts box, which is from splitRecord, and appends the result to dst. It returns salt ‖ payload. ad is the
+// leaf's index in bytes, the additional data of the encryption.
 func unseal(dst []byte, a cipher.AEAD, ad, box []byte) ([]byte, error) {
 	if len(box) < 12 {
 		return nil, errAltered

@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write golden files anew")
 // The vectors' key is no secret.
 const vectorKey = "PRIVATE+KEY+lazaret.example/log+1412f529+AQABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
-// TestTheFormatIsTheOneOfTheVectors fails if leaves, the tree or checkpoints have other bytes than
-// FORMAT.md specifies.
+// TestTheFormatIsTheOneOfTheVectors compares leaves, tree and checkpoints with the byte sequences in FORMAT.md. They
+// must be equal.
 func TestTheFormatIsTheOneOfTheVectors(t *testing.T) {
 	s, err := note.NewSigner(vectorKey)
 	if err != nil {

@@ -31,47 +31,48 @@ const (
 	Incomplete Status = "incomplete" // no defect was found, but not everything was checked
 )
 
-// A Quorum reports whether enough witnesses cosigned a checkpoint. The groups of
-// github.com/transparency-dev/formats/witness are quorums.
+// A Quorum reports whether enough witnesses cosigned a checkpoint. The groups of package
+// github.com/transparency-dev/formats/witness implement it.
 type Quorum interface{ Satisfied(checkpoint []byte) bool }
 
 // VerifyOptions configures a verification.
 type VerifyOptions struct {
-	// Verifiers are the keys that may sign checkpoints. If nil, signatures are not checked
-	// and the result is incomplete. Keys that one of them handed over to may be left out.
+	// Verifiers are the keys that may sign checkpoints. If Verifiers is nil, signatures are not checked, and the result
+	// is incomplete. A key to which one of these keys was handed over may be left out.
 	Verifiers note.Verifiers
-	// Against are earlier checkpoints that the log must extend.
+	// Against are earlier checkpoints of the log. The log must extend the tree of each.
 	Against [][]byte
-	// Seen are checkpoints that were seen before, of this log or of others. A checkpoint
-	// that is signed by a key of this log is checked like those of Against, whatever origin
-	// it names. The others are ignored. Seen needs Verifiers.
+	// Seen are checkpoints that were seen before, of this log or of others. If a key of this log signed such a
+	// checkpoint, it is checked like those in Against, whatever origin it names. Checkpoints that other keys signed are
+	// ignored. If Seen is set, Verifiers must be set.
 	Seen [][]byte
-	// Quorum, if set, is the quorum of witnesses that must have cosigned. If leaves follow
-	// the last checkpoint that satisfies it, the result is incomplete. If no checkpoint
-	// satisfies it, the verification fails.
+	// Quorum, if set, says which witnesses must have cosigned. If no checkpoint of the log satisfies it, the
+	// verification fails. If leaves come after the last checkpoint that satisfies it, the result is incomplete.
 	Quorum Quorum
-	// From and To limit the verification to the leaves From <= i < To, widened to whole tiles. To 0 means the
-	// end. For all other leaves, only the hashes of their tiles are used, and the result is incomplete.
+	// From and To limit the verification to the leaves From <= i < To, widened to whole tiles. To 0 means the end. Of
+	// all other leaves, only the stored hashes of their tiles are used, and the result is incomplete.
 	From, To int64
-	// Lawful, if set, decides which payloads may be missing. A missing payload that it does
-	// not cover is a finding. If nil, every payload may be missing.
+	// Lawful, if set, decides which payloads may be missing. Any other missing payload is a finding. If Lawful is nil,
+	// every payload may be missing.
 	Lawful *Lawful
 	// Payload, if set, is called with each valid payload, from several goroutines and in no order.
 	// It must not retain its arguments.
 	Payload func(leaf *Leaf, payload []byte)
-	// Missing, if set, is called like Payload with each leaf whose payload was erased lawfully.
+	// Missing, if set, is called with each leaf whose payload is lawfully missing, from several goroutines and in no
+	// order.
 	Missing func(leaf *Leaf)
-	// Progress, if set, is called from time to time, from several goroutines.
+	// Progress, if set, is called from time to time with the number of checked leaves and of all leaves, from several
+	// goroutines.
 	Progress func(done, total int64)
 }
 
 // Lawful connects missing payloads to the statements in the log that order their erasure.
 type Lawful struct {
-	// Statements are the types of the entries that order an erasure. Grounds are the types
-	// of the entries that name the keys which may order one.
+	// Statements are the types of the entries that order an erasure. Grounds are the types of the entries that say
+	// which keys may sign such an order.
 	Statements, Grounds []string
-	// Judge reads all entries of these types in the log's order. It is called once, if the
-	// log has a statement or a payload is missing.
+	// Judge reads all entries of the types in Statements and Grounds, in the log's order. It is called at most once: if
+	// the log has a statement, or if a payload is missing.
 	Judge func(all iter.Seq[*Statement]) Ruling
 }
 
@@ -80,20 +81,20 @@ type Statement struct {
 	Leaf
 	First   int64  // index of the first leaf of the same ledger
 	Payload []byte // checked against its commitment
-	Err     error  // why Payload cannot be read; ErrNotHeld if it was taken from another log
+	Err     error  // reason why Payload could not be read; ErrNotHeld if the leaf was imported without its payload
 }
 
 // Ruling is the result of Lawful.Judge.
 type Ruling struct {
-	// May reports whether the payload of a leaf may be missing. subject is the data subject under
-	// whose key the payload was encrypted. erased is set if the payload itself was erased, and not
-	// its key. Several goroutines call May. subject is not authentic: leaves do not commit to it,
-	// so somebody who can write the log's files can change it.
+	// May reports whether the payload of a leaf may be missing. subject is the data subject under whose key the payload
+	// was encrypted. If erased is set, the payload itself was erased; otherwise its key was destroyed. Several
+	// goroutines call May. subject is not authentic: leaves do not commit to it, so somebody who can write the log's
+	// files can change it.
 	May func(subject string, erased bool, leaf *Leaf) bool
-	// Bad are statements that do not count. Each is a finding.
+	// Bad are statements that do not count, for example because their signature is not valid. Each is reported as a
+	// finding.
 	Bad []Finding
-	// Skipped describes what Judge could not check. If it is not empty, the verification
-	// is incomplete.
+	// Skipped lists what Judge could not check. If it is not empty, the result of the verification is incomplete.
 	Skipped []string
 }
 
@@ -112,15 +113,16 @@ type Report struct {
 	Gaps     int64  `json:"gaps"`
 	Resets   int64  `json:"resets"`   // how often the ledger was recreated
 	Payloads int64  `json:"payloads"` // payloads that match their commitments
-	// Forgotten counts payloads that were erased or whose key was destroyed. If
-	// VerifyOptions.Lawful is set, it counts only those that may be missing.
-	Forgotten   int64    `json:"forgotten"`
-	NotHeld     int64    `json:"not_held"` // payloads of leaves that were taken from another log
-	Bytes       int64    `json:"bytes"`    // hashed bytes of leaves and payloads
+	// Forgotten counts payloads that were erased or whose key was destroyed. If VerifyOptions.Lawful is set, those that
+	// it does not allow are not counted; they are findings.
+	Forgotten int64 `json:"forgotten"`
+	// Payloads that the log lacks because their leaves were imported from another log.
+	NotHeld     int64    `json:"not_held"`
+	Bytes       int64    `json:"bytes"` // hashed bytes of leaves and payloads
 	Checkpoints int64    `json:"checkpoints"`
 	Handovers   int64    `json:"handovers"` // changes of the signing key
 	Signed      int64    `json:"signed"`    // leaves covered by the log's own last checkpoint
-	Witnessed   int64    `json:"witnessed"` // leaves covered by a checkpoint with the quorum
+	Witnessed   int64    `json:"witnessed"` // leaves covered by a checkpoint that satisfies VerifyOptions.Quorum
 	Seen        int64    `json:"seen"`      // leaves covered by one of VerifyOptions.Seen
 	LastSeq     uint64   `json:"last_seq"`
 	Root        string   `json:"root"`      // base64
@@ -129,7 +131,7 @@ type Report struct {
 	Skipped     []string `json:"skipped,omitempty"`
 }
 
-// maxProblems is the maximum number of findings in Problems.
+// maxProblems is the maximum number of findings that Report.Problems lists.
 const maxProblems = 20
 
 // verification is a verification in progress.
@@ -146,7 +148,7 @@ type verification struct {
 
 	mu          sync.Mutex
 	rep         Report              // guarded by mu, like the following fields
-	time, epoch time.Time           // of the last leaf and of the last reset
+	time, epoch time.Time           // time of the last leaf, and of the last recreation of the ledger
 	used        map[string]struct{} // key records that payloads refer to
 	done        int64               // leaves so far, for Progress
 	sealed      int64               // payloads that were not read because the key is missing
@@ -179,9 +181,9 @@ func (v *verification) report() Report {
 	return v.rep
 }
 
-// VerifyDir opens the log in dir read-only and verifies it. If the files were altered so that the
-// log does not open, the verification fails without an error. An error means that nothing could be
-// verified (ErrLocked, a wrong master key length, ctx).
+// VerifyDir opens the log in dir read-only and verifies it. If the files were altered so that the log does not open,
+// VerifyDir returns a report with status Failed and no error. It returns an error only if nothing could be verified,
+// for example because another process has the log open (ErrLocked), the master key has a wrong length, or ctx ended.
 func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep Report, err error) {
 	o.ReadOnly = true
 	if _, err := newVault(o.MasterKey, true); err != nil {
@@ -192,7 +194,7 @@ func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep
 		ver.bad(0, "the log does not open: %v", err)
 		return ver.report()
 	}
-	// Pebble panics on some damage of its files.
+	// Some damage of Pebble's files makes Pebble panic. Turn such a panic into a finding.
 	defer func() {
 		if r := recover(); r != nil {
 			rep, err = broken(r), nil
@@ -213,10 +215,9 @@ func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep
 	return rep, errors.Join(err, l.Close())
 }
 
-// Verify recomputes the log from its files. It checks every leaf, link, tree hash, signature
-// and payload commitment, and that there are no records which do not belong to the log. The
-// report has the defects. An error means that the verification could not go on, because ctx
-// ended or the log does not have the range.
+// Verify recomputes the log from its files. It checks every leaf, link, tree hash, signature and payload commitment,
+// and that there are no records which do not belong to the log. The report lists the defects. Verify returns an error
+// only if the verification could not continue, because ctx ended or the log has no leaves in the given range.
 func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	snap := l.db.NewSnapshot()
 	defer snap.Close()
@@ -259,7 +260,7 @@ func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	return v.report(), nil
 }
 
-// signed is a checkpoint that is compared with the tree.
+// signed is a checkpoint that the verification compares with the recomputed tree.
 type signed struct {
 	what string
 	own  bool // of this log, from its store
@@ -295,7 +296,7 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 			v.bad(0, "a checkpoint's key has %d bytes", len(k))
 			return
 		}
-		// Until the note is read, Size is the size in the record's key.
+		// Use the size in the record's key as Size until the note is parsed.
 		kept = append(kept, signed{what: "a checkpoint", own: true,
 			Checkpoint: Checkpoint{Size: int64(binary.BigEndian.Uint64(k[1:])), Note: b}})
 	})
@@ -320,7 +321,8 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 	}
 	v.counted(kept, good)
 	for i := range kept {
-		// A checkpoint is written to the store before it is written to the head file.
+		// The log writes a checkpoint first to the store and then to the head file. So the store must have a checkpoint
+		// that the head file has.
 		if h := &kept[i]; h.head && good[i] && !slices.ContainsFunc(kept, func(c signed) bool {
 			return c.own && c.Size == h.Size
 		}) {
@@ -365,8 +367,8 @@ func (v *verification) openAll(ctx context.Context, cps []signed) (good []bool, 
 	return good, g.Wait()
 }
 
-// ofThisLog returns the checkpoints of VerifyOptions.Seen that were signed by a key of one of the
-// log's own checkpoints.
+// ofThisLog returns those checkpoints of VerifyOptions.Seen that are signed by a key which also signed one of the log's
+// own checkpoints.
 func (v *verification) ofThisLog(kept []signed) (out []signed) {
 	if v.o.Verifiers == nil {
 		return nil
@@ -408,7 +410,7 @@ func (v *verification) open(s *signed) bool {
 	return true
 }
 
-// each calls fn for the records of a space.
+// each calls fn for all records whose key begins with space.
 func (v *verification) each(space byte, fn func(k, b []byte)) {
 	it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
 	if err != nil {
@@ -429,10 +431,10 @@ func (v *verification) each(space byte, fn func(k, b []byte)) {
 	}
 }
 
-// keys checks that every key record can be opened and that a payload refers to it.
+// keys checks the records with data subjects' keys: each key can be decrypted, and a payload is encrypted with it.
 func (v *verification) keys() {
 	if v.rep.FirstBad >= 0 || v.log.vault.master == nil {
-		return // reading stopped at a bad leaf, or the payloads were not decrypted, so used may lack keys
+		return // a bad leaf ended the reading, or payloads were not decrypted, so used may lack keys that are in use
 	}
 	v.each(spaceKey, func(k, b []byte) {
 		if _, ok := v.used[string(k[1:])]; !ok {
@@ -449,7 +451,7 @@ func (v *verification) keys() {
 	})
 }
 
-// strangers reports records that do not belong to a log.
+// strangers reports each record that no log would have.
 func (v *verification) strangers() {
 	spaces := []byte{spaceKept, spaceLeaves, spacePayload, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover,
 		spaceCheckpoint}
@@ -458,7 +460,8 @@ func (v *verification) strangers() {
 	for _, s := range append(slices.Sorted(slices.Values(spaces)), end) {
 		upper := []byte{s}
 		switch s {
-		case spaceLeaves, spacePayload: // the leaves and payloads are read from the first index
+		// Leaves and payloads are read from index 0 on, so unknown records among them are found elsewhere.
+		case spaceLeaves, spacePayload:
 			first := indexKey(s, 0)
 			upper = first[:]
 		case end:
@@ -496,7 +499,7 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 		v.bad(want.Size-1, "the head record has a last entry at %s and a ledger created at %s, but the leaves have other "+
 			"times", want.LastTime, want.Epoch)
 	}
-	// If a leaf could not be read, verification stopped there. Later checkpoints are not compared.
+	// If the reading of leaves stopped at a bad one, checkpoints of larger sizes cannot be compared.
 	stopped := whole && v.rep.FirstBad >= 0 && v.rep.Size < want.Size
 	for _, c := range cps {
 		root, ok := roots[c.Size]

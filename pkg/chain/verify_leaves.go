@@ -20,7 +20,7 @@ import (
 // unitTiles is the number of tiles that one worker checks at a time.
 const unitTiles = 16
 
-// unit is the result of checking some tiles.
+// unit is the result of checking some consecutive tiles.
 type unit struct {
 	from, to int64 // range of the leaves that were read
 	entries  int64
@@ -32,15 +32,15 @@ type unit struct {
 	next  uint64    // expected ledger sequence after it
 	seq   uint64    // last ledger sequence
 	time  time.Time // of the last leaf
-	epoch time.Time // of the last reset; zero if there is none
+	epoch time.Time // time of the last recreation of the ledger; zero if there is none
 
 	tiles []tlog.Hash // hashes of the full tiles
-	// at has, for the sizes of checkpoints and for the end, the part of the tree's right edge that lies within the
-	// last tile.
+	// at has an entry for the size of each checkpoint, and for the end. The entry is the part of the tree's right edge
+	// at that size that lies within the last tile.
 	at map[int64]*[TileHeight]tlog.Hash
 }
 
-// leaves checks leaves and payloads. It returns the root of the tree at the size of each checkpoint
+// leaves checks the leaves and payloads in the range. It returns the root of the tree at the size of each checkpoint
 // that it reached.
 func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, cps []signed) (map[int64]tlog.Hash,
 	error) {
@@ -55,7 +55,7 @@ func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, c
 	for i := range units {
 		lo := from + int64(i)*width
 		hi := min(lo+width, to)
-		// The last worker checks that no leaves follow.
+		// The worker with the last unit also checks that no leaves come after it.
 		last := i == len(units)-1 && whole
 		g.Go(func() error { return v.unit(gctx, &units[i], lo, hi, last, sizes) })
 	}
@@ -70,8 +70,8 @@ func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, c
 	return roots, nil
 }
 
-// join combines the units: it checks links and ledger sequences, and computes the tree above the
-// tiles.
+// join combines the results of all units. It checks that each unit continues the one before it, in links and ledger
+// sequences. Then it computes the levels of the tree above the tiles.
 func (v *verification) join(units []unit, roots map[int64]tlog.Hash) {
 	var e edge
 	var prev tlog.Hash
@@ -141,7 +141,8 @@ func (v *verification) join(units []unit, roots map[int64]tlog.Hash) {
 	}
 }
 
-// linked reports whether a unit follows the one before it.
+// linked reports whether a unit continues the unit before it, whose last leaf has record hash prev and expects ledger
+// sequence next.
 func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
 	if u.first.Prev != prev {
 		v.bad(u.from, "leaf %d does not follow the leaf before it", u.from)
@@ -155,8 +156,8 @@ func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
 	return true
 }
 
-// joinRange compares tiles with their hashes in the log, and these hashes with the last checkpoint and
-// with cps.
+// joinRange compares the recomputed hashes of tiles with the hashes in the log. It then compares the log's hashes with
+// the last checkpoint and with cps.
 func (v *verification) joinRange(units []unit, from, to int64, cps []signed, roots map[int64]tlog.Hash) error {
 	for i := range units {
 		u := &units[i]
@@ -206,7 +207,7 @@ type tileHash struct {
 	n     int64
 }
 
-// hashes reads the hashes above the tiles. There is one for TileWidth leaves.
+// hashes reads the stored hashes of the tree above level 0. For every TileWidth leaves, there is one.
 func (v *verification) hashes() map[tileHash]tlog.Hash {
 	have := make(map[tileHash]tlog.Hash)
 	v.each(spaceHash, func(k, b []byte) {
@@ -219,13 +220,13 @@ func (v *verification) hashes() map[tileHash]tlog.Hash {
 	return have
 }
 
-// records iterates over the records of a space.
+// records iterates over records whose keys begin with the same space.
 type records struct {
 	it *pebble.Iterator
 	ok bool // the iterator is at a record
 }
 
-// records returns the records of the leaves lo <= i < hi, or of all leaves from lo if rest is set.
+// records returns an iterator over the records of the leaves lo <= i < hi. If rest is set, it goes on to the last leaf.
 func (v *verification) records(space byte, lo, hi int64, rest bool) (*records, error) {
 	lower, upper := indexKey(space, lo), indexKey(space, (hi+TileWidth-1)&^(TileWidth-1))
 	o := &pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]}
@@ -239,7 +240,7 @@ func (v *verification) records(space byte, lo, hi int64, rest bool) (*records, e
 	return &records{it: it, ok: it.First()}, nil
 }
 
-// on reports whether the current record is that of a leaf.
+// on reports whether the current record is that of the leaf with the given index.
 func (r *records) on(space byte, index int64) bool {
 	k := indexKey(space, index)
 	return r.ok && bytes.Equal(r.it.Key(), k[:])
@@ -247,7 +248,7 @@ func (r *records) on(space byte, index int64) bool {
 
 func (r *records) next() { r.ok = r.it.Next() }
 
-// unit checks the leaves lo <= i < hi and their payloads.
+// unit checks the leaves lo <= i < hi and their payloads, and stores the result in u.
 func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, last bool, sizes map[int64]bool) error {
 	u.from, u.to = lo, lo
 	defer func() {
@@ -311,8 +312,7 @@ func (v *verification) progress(n int64) {
 	v.o.Progress(done, v.want.Size)
 }
 
-// judge passes the log's statements to Lawful.Judge, including those in leaves outside the verified
-// range.
+// judge passes the log's statements to Lawful.Judge. Statements in leaves outside the verified range are included.
 func (v *verification) judge() Ruling {
 	r := v.o.Lawful.Judge(func(yield func(*Statement) bool) {
 		first := int64(0)
@@ -336,14 +336,14 @@ func (v *verification) judge() Ruling {
 			v.bad(0, "reading the statements on forgetting: %v", err)
 		}
 	})
-	// Report these before the payloads that are missing because of them.
+	// Report bad statements first. The missing payloads that they were to explain are reported after them.
 	for _, f := range r.Bad {
 		v.bad(f.Index, "%s", f.Text)
 	}
 	return r
 }
 
-// statements judges the log's statements even if no payload is missing.
+// statements has the log's statements judged, so that bad ones are reported even if no payload is missing.
 func (v *verification) statements(whole bool) {
 	if v.o.Lawful != nil && v.log.vault.master != nil && (!whole || v.stated.Load()) {
 		v.rep.Skipped = append(v.rep.Skipped, v.ruling().Skipped...)

@@ -34,17 +34,16 @@ type worker struct {
 	holds int
 
 	payloads, forgotten, notHeld, bytes int64
-	sealed                              int64 // payloads that were not read because the key is missing
+	sealed                              int64 // payloads that were not decrypted because the master key is missing
 }
 
-// opened is a subject's key, or the reason why there is none.
+// opened is a data subject's key, or the error because of which it is not available.
 type opened struct {
 	aead cipher.AEAD
 	err  error
 }
 
-// tile checks n leaves from index at, and reports whether they are valid. The result does not
-// depend on payloads.
+// tile checks n leaves from index at. It reports whether these leaves are valid, whatever their payloads.
 func (w *worker) tile(at int64, n int) bool {
 	for i := 0; i < n; {
 		index := at + int64(i)
@@ -82,7 +81,7 @@ func (w *worker) tile(at int64, n int) bool {
 	return true
 }
 
-// leaf checks leaf i of the tile. The hash of an even leaf is computed together with that of the next one.
+// leaf checks leaf i of the tile. Two leaves are hashed at a time, an even one together with the next one.
 func (w *worker) leaf(i int, index int64, raw []byte) error {
 	leaf := &w.leaves[i]
 	*leaf = Leaf{}
@@ -103,7 +102,7 @@ func (w *worker) leaf(i int, index int64, raw []byte) error {
 	if index == u.from {
 		u.first = *leaf
 		if u.next = leaf.Seq; leaf.Kind == KindReset || position.Index(leaf.Seq) > 0 {
-			u.next++ // join checks whether it follows the leaf before
+			u.next++ // the unit begins here, so join must check that this leaf continues the unit before
 		}
 	} else if leaf.Prev != u.last {
 		return errors.New("it does not follow the leaf before it")
@@ -135,7 +134,7 @@ func (w *worker) leaf(i int, index int64, raw []byte) error {
 	return nil
 }
 
-// tree computes the tree of the tile's n leaves from index at.
+// tree computes the hashes of the tree over the tile's n leaves, the first of which has index at.
 func (w *worker) tree(at int64, n int) {
 	if n%2 == 1 {
 		w.records[n-1] = sha256.Sum256(w.texts[0])
@@ -210,7 +209,7 @@ func (w *worker) payload(leaf *Leaf) {
 	w.boxes.next()
 }
 
-// lawful reports whether the current payload may be missing.
+// lawful reports whether the payload of this leaf, which is missing, may be missing.
 func (w *worker) lawful(leaf *Leaf, erased bool) bool {
 	if w.v.o.Lawful == nil {
 		return true
@@ -223,7 +222,7 @@ func (w *worker) lawful(leaf *Leaf, erased bool) bool {
 	return err == nil && w.v.ruling().May(string(subject), erased, leaf)
 }
 
-// open decrypts the current payload and keeps it for commitments.
+// open decrypts the payload of this leaf. commitments later checks it.
 func (w *worker) open(leaf *Leaf) error {
 	rec, err := w.boxes.it.ValueAndErr()
 	if err != nil {
@@ -255,7 +254,7 @@ func (w *worker) open(leaf *Leaf) error {
 	return nil
 }
 
-// commitments checks that the leaves commit to the decrypted payloads.
+// commitments checks that the leaves commit to the payloads that open has decrypted.
 func (w *worker) commitments() {
 	var sums [2][sha256.Size]byte
 	if w.holds == 2 {

@@ -27,17 +27,17 @@ type Client struct {
 	HTTP *http.Client // nil: a client with a timeout of 10 s
 
 	mu   sync.Mutex
-	seen map[string]int64 // last size that each witness cosigned, by URL; guarded by mu
+	seen map[string]int64 // by URL: size of the last tree that each witness cosigned; guarded by mu
 }
 
-// A Prover proves that a log's tree extends an earlier one. *chain.Log implements it.
+// A Prover returns proofs that a log's tree extends an earlier tree of the log. *chain.Log implements it.
 type Prover interface {
 	ProveConsistency(old, size int64) (tlog.TreeProof, error)
 }
 
-// Cosign concurrently asks each witness of the policy that has a URL to cosign a checkpoint. It
-// returns the checkpoint with the cosignatures that it received. The error lists the witnesses that
-// did not cosign; the returned checkpoint is valid nevertheless.
+// Cosign concurrently asks each witness of the policy that has a URL to cosign a checkpoint. It returns the checkpoint
+// with the cosignatures that it received. If some witnesses did not cosign, the error lists them, and the returned
+// checkpoint is still valid.
 func (c *Client) Cosign(ctx context.Context, p *Policy, log Prover, checkpoint []byte) ([]byte, error) {
 	cp, err := chain.ParseCheckpoint(checkpoint)
 	if err != nil {
@@ -75,12 +75,12 @@ func (c *Client) Cosign(ctx context.Context, p *Policy, log Prover, checkpoint [
 // ErrForked reports that a witness has cosigned a tree that this log does not extend.
 var ErrForked = errors.New("it has cosigned a tree that this log's tree does not extend")
 
-// ask asks a witness, starting from the size that it last cosigned.
+// ask asks one witness for a cosignature. It first assumes that the witness last cosigned the size in seen.
 func (c *Client) ask(ctx context.Context, w Witness, log Prover, cp chain.Checkpoint) ([]byte, error) {
 	c.mu.Lock()
 	old := min(c.seen[w.URL], cp.Size)
 	c.mu.Unlock()
-	for range 3 { // another process may submit at the same time
+	for range 3 { // ask again if another process submitted a checkpoint in between
 		line, size, err := c.post(ctx, w, log, cp, old)
 		switch {
 		case err != nil:
@@ -103,7 +103,8 @@ func (c *Client) ask(ctx context.Context, w Witness, log Prover, cp chain.Checkp
 	return nil, errors.New("the size of its last cosigned checkpoint keeps changing")
 }
 
-// post makes one request. It returns the cosignature, or the size that the witness last cosigned.
+// post makes one request to a witness. It returns the cosignature. If the witness last cosigned another size than old,
+// post returns that size.
 func (c *Client) post(ctx context.Context, w Witness, log Prover, cp chain.Checkpoint, old int64) (line []byte,
 	size int64, err error) {
 	var proof tlog.TreeProof
@@ -158,7 +159,7 @@ func (c *Client) post(ctx context.Context, w Witness, log Prover, cp chain.Check
 
 var defaultClient = &http.Client{Timeout: 10 * time.Second}
 
-// cosignature finds and verifies the line of a witness's key in its answer.
+// cosignature finds the line of a witness's key in the witness's answer, and verifies it for checkpoint cp.
 func cosignature(cp, answer []byte, key note.Verifier) ([]byte, error) {
 	for l := range bytes.Lines(answer) {
 		name, b64, ok := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(string(l), "\n"), "— "), " ")

@@ -10,8 +10,8 @@ import (
 	"lazaret/internal/fuzztest"
 )
 
-// FuzzCosignature: every cosignature that is accepted from a witness's answer verifies with its key
-// over the checkpoint that was sent.
+// FuzzCosignature parses arbitrary answers of a witness. A cosignature that is accepted must verify with the witness's
+// key over the checkpoint that was sent.
 func FuzzCosignature(f *testing.F) {
 	signer, key := fuzztest.Signer(f, "witness")
 	cp, err := note.Sign(&note.Note{Text: "log\n5\n" + tlog.Hash{}.String() + "\n"})

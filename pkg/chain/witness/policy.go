@@ -27,7 +27,7 @@ type Witness struct {
 	URL  string // submission prefix; empty: none
 }
 
-// nowhere stands in for a missing URL, because the library requires one.
+// nowhere is used as the URL of a witness without one, because the library requires a URL.
 const nowhere = "http://witness.invalid"
 
 // ParsePolicy parses a policy in the format of C2SP tlog-policy:
@@ -77,7 +77,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 			} else {
 				f = append(f, nowhere)
 			}
-			// A key with two names would count twice.
+			// The same key under two names would count twice toward the quorum, so refuse it.
 			_, key, _ := strings.Cut(f[2], "+")
 			_, key, _ = strings.Cut(key, "+") // base64 may contain '+'
 			raw, _ := base64.StdEncoding.DecodeString(key)
@@ -104,7 +104,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 			}
 		}
 		fmt.Fprintln(&text, strings.Join(f, " "))
-		// The library checks this line. It does not accept a policy without a quorum.
+		// Let the library check this line. The library requires a quorum line, so append one.
 		if _, err := fwitness.ParsePolicy(append(bytes.Clone(text.Bytes()), "quorum none\n"...)); err != nil {
 			return nil, fail("%v", err)
 		}

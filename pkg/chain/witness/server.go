@@ -28,7 +28,7 @@ type Server struct {
 	signer *fnote.Signer
 	logs   map[string][]note.Verifier // by origin
 
-	mu  sync.Mutex // serializes updates, so that the compared checkpoint is the replaced one
+	mu  sync.Mutex // serializes updates, so that no update comes between comparing and replacing the stored checkpoint
 	dir string
 }
 
@@ -42,10 +42,9 @@ var emptyRoot = tlog.Hash(sha256.Sum256(nil))
 // maxProof is the maximum number of hashes in a consistency proof.
 const maxProof = 63
 
-// NewServer returns a witness that cosigns with key, a private key in the text format of signed
-// notes. logs are the keys of the logs that it cosigns. A log's origin is the name of its key. dir
-// stores the last checkpoints, one file per log. The folder must persist: a witness that lost it
-// would cosign a rewritten log.
+// NewServer returns a witness that cosigns with key, a private key in the text format of signed notes. logs are the
+// public keys of the logs that the witness cosigns. The name of such a key must be the log's origin. dir stores the
+// last checkpoints, one file per log. The folder must persist: a witness that lost it would cosign a rewritten log.
 func NewServer(key, dir string, logs []note.Verifier) (*Server, error) {
 	signer, err := fnote.NewSignerForCosignatureV1(key)
 	if err != nil {
@@ -64,7 +63,7 @@ func NewServer(key, dir string, logs []note.Verifier) (*Server, error) {
 	return s, nil
 }
 
-// CosignerKey returns the cosigner key for policies that corresponds to a plain Ed25519 public key.
+// CosignerKey converts a plain Ed25519 public key to the form for cosigners, which policies need.
 func CosignerKey(vkey string) (string, error) { return fnote.VKeyToCosignatureV1(vkey) }
 
 // ServeHTTP implements http.Handler.
@@ -105,7 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refusal is the reason why a witness does not cosign.
 type refusal struct {
 	code int
-	size int64 // for StatusConflict: size of the last checkpoint it cosigned
+	size int64 // size of the last checkpoint that the witness cosigned, if the status is StatusConflict
 	text string
 }
 
@@ -115,7 +114,7 @@ func refuse(code int, format string, args ...any) error {
 	return &refusal{code: code, size: -1, text: fmt.Sprintf(format, args...)}
 }
 
-// Add handles the body of a request and returns the line of the cosignature.
+// Add handles the body of an add-checkpoint request. It returns the signature line of the witness's cosignature.
 func (s *Server) Add(body []byte) ([]byte, error) {
 	old, proof, msg, err := parseRequest(body)
 	if err != nil {
@@ -170,7 +169,7 @@ func (s *Server) Add(body []byte) ([]byte, error) {
 				cp.Size, old)
 		}
 	}
-	// Only the log's own signature is stored and cosigned.
+	// Store and cosign only the log's own signature, and drop other signatures in the request.
 	own, err := note.Sign(&note.Note{Text: n.Text, Sigs: n.Sigs}, s.signer)
 	if err != nil {
 		return nil, err
@@ -187,7 +186,8 @@ func (s *Server) file(origin string) string {
 	return filepath.Join(s.dir, base64.RawURLEncoding.EncodeToString([]byte(origin)))
 }
 
-// last returns the last cosigned checkpoint, or one of size 0 if there is none.
+// last returns the last checkpoint of the log that the witness cosigned. If there is none, it returns a checkpoint of
+// size 0.
 func (s *Server) last(origin string) (chain.Checkpoint, error) {
 	b, err := os.ReadFile(s.file(origin))
 	if errors.Is(err, os.ErrNotExist) {
@@ -196,7 +196,7 @@ func (s *Server) last(origin string) (chain.Checkpoint, error) {
 	if err != nil {
 		return chain.Checkpoint{}, err
 	}
-	// A damaged file is an error, not an empty state.
+	// Return an error for a damaged file. If it counted as missing, the witness would cosign any tree.
 	cp, err := chain.OpenCheckpoint(b, note.VerifierList(s.signer.Verifier()))
 	if err != nil {
 		return cp, fmt.Errorf("the last cosigned checkpoint of %q cannot be read: %w", origin, err)

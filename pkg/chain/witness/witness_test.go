@@ -67,7 +67,7 @@ func grow(t *testing.T, l *chain.Log, n int, payload string) []byte {
 	return cp
 }
 
-// serve runs a witness and returns its line for a policy.
+// serve starts a witness over HTTP, and returns the line that a policy needs for it.
 func serve(t *testing.T, name string, k fuzztest.Pair, dir string, log fuzztest.Pair) (*witness.Server, string) {
 	t.Helper()
 	s, err := witness.NewServer(k.Private, dir, []note.Verifier{log.Verifier})
@@ -104,7 +104,7 @@ func TestWitnessesCosignWhatExtendsWhatTheySaw(t *testing.T) {
 		if err := l.Cosigned(cp); err != nil {
 			t.Fatal(err)
 		}
-		// The checkpoint has all cosignatures, so no witness is asked.
+		// All witnesses have cosigned this checkpoint, so Cosign must return it unchanged and ask no witness.
 		again, err := c.Cosign(context.Background(), p, l, cp)
 		if err != nil || !bytes.Equal(again, cp) {
 			t.Errorf("again: %v", err)
@@ -163,7 +163,7 @@ func TestAWitnessAnswersAsTheProtocolSays(t *testing.T) {
 	forked := grow(t, newLog(t, logKey, "y"), 1, "y")
 	s, _ := serve(t, "w", w, t.TempDir(), logKey)
 	empty := grow(t, emptyLog(t, logKey), 0, "")
-	unlike := func(root string) string { // a checkpoint of size 0 with another root
+	unlike := func(root string) string { // a checkpoint of size 0 whose root is not the empty tree's
 		sum := sha256.Sum256([]byte(root))
 		cp, err := note.Sign(&note.Note{Text: fmt.Sprintf("log\n0\n%s\n", base64.StdEncoding.EncodeToString(sum[:]))},
 			logKey.Signer)
