@@ -305,8 +305,8 @@ func TestPromiseB19ALogOfAnEarlierVersionThatLostACheckpointStaysConvicted(t *te
 	}
 }
 
-// Someone with the log's own key removes checkpoints and signs a new one, which the log itself cannot reveal. A reader
-// who holds an earlier checkpoint must detect it.
+// Someone with the log's own key signs other checkpoints for the same leaves. Verification with an earlier checkpoint
+// must report that this checkpoint was signed over other checkpoints than the log has.
 func TestPromiseB19AHeldCheckpointTellsWhichOnesWereKept(t *testing.T) {
 	k := newKey(t, "log")
 	_, cps := keptLog(t, k)
