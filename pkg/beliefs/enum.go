@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// enum is a set of named values. The first is the zero value.
+// enum is a set of values, each with a name. The first value is the zero value.
 type enum struct {
 	what  string
 	names []string

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Relation is how a piece of evidence relates to a claim.
+// Relation says whether a piece of evidence supports or contradicts a claim.
 type Relation uint8
 
 // The relations.
@@ -36,22 +36,22 @@ type Evidence struct {
 	Observation string    `json:"observation"`
 	Relation    Relation  `json:"relation"`
 	Quality     Quality   `json:"quality"`
-	Source      string    `json:"source"` // identity of the source; a source counts once
+	Source      string    `json:"source"` // identity of the source; several pieces of evidence from one source count once
 	Freshness   Freshness `json:"freshness"`
 	At          time.Time `json:"at"`
 }
 
-// EvidenceSet is all evidence that relates to one claim. The results of its methods do not depend
-// on its order.
+// EvidenceSet is all evidence that relates to one claim. The results of its methods do not depend on the order of the
+// evidence.
 type EvidenceSet []Evidence
 
-// MaxConfidence and MinConfidence are the limits of every confidence. No belief is certain, and no recorded belief has
-// confidence 0.
+// MaxConfidence and MinConfidence are the limits of every confidence. No belief is certain, so the confidence is never
+// 1. No recorded belief has confidence 0.
 const (
 	MaxConfidence = 0.95
 	MinConfidence = 0.10
-	// AdoptStrength is the minimum strength of the evidence that makes a new belief supported. The
-	// class of the evidence must allow that too (Quality.MaySupport).
+	// AdoptStrength is the minimum strength of the evidence that makes a new belief supported. Besides,
+	// Quality.MaySupport must be true for the class of that evidence.
 	AdoptStrength = 0.7
 )
 
@@ -66,11 +66,10 @@ func (s EvidenceSet) Strongest(r Relation) Quality {
 	return q
 }
 
-// Strength returns the strength of the supporting evidence, from 0 to MaxConfidence. The weight of
-// a piece of evidence is the weight of its quality times that of its freshness (1 fresh, 0.5 stale,
-// 0.6 expired). Each source counts once, with its best evidence. The strength is the noisy-or of
-// these weights: 1 minus the product of all (1 - weight). It is used for ranking and display and
-// never promotes a belief.
+// Strength returns the strength of the supporting evidence, from 0 to MaxConfidence. The weight of a piece of evidence
+// is the weight of its quality times that of its freshness (1 fresh, 0.5 stale, 0.6 expired). Each source counts once,
+// with its best evidence. The strength is the noisy-or of these weights: 1 minus the product of all (1 - weight).
+// Strength is used for ranking and display. A high strength alone never makes a belief supported.
 func (s EvidenceSet) Strength() float64 { return s.strength(Supports) }
 
 func (s EvidenceSet) strength(r Relation) float64 {
@@ -80,7 +79,8 @@ func (s EvidenceSet) strength(r Relation) float64 {
 			best[e.Source] = max(best[e.Source], e.Quality.Weight()*freshnessWeight(e.Freshness))
 		}
 	}
-	// Floating-point addition is not associative. A fixed order gives the same sum everywhere.
+	// Sum in a fixed order, because floating-point addition is not associative. So the sum is the same on every
+	// machine.
 	ws := make([]float64, 0, len(best))
 	for _, w := range best {
 		ws = append(ws, w)
@@ -103,9 +103,9 @@ func freshnessWeight(f Freshness) float64 {
 	return 0.6
 }
 
-// Net is the result of weighing support against contradiction. The strongest class that has
-// evidence decides, and weaker classes cannot outvote it. Within that class the relation of
-// greater strength wins. Equal strength is NetTied, which is not net positive.
+// Net is the result of weighing support against contradiction. The strongest class that has evidence decides, and
+// weaker classes cannot outvote it. Within that class, support and contradiction are compared by strength, and the
+// stronger one decides. If both are equally strong, the result is NetTied, which does not count as positive.
 type Net uint8
 
 // The outcomes of Net.
@@ -116,7 +116,7 @@ const (
 	NetTied
 )
 
-// Net compares support with contradiction. See type Net.
+// Net weighs the supporting evidence against the contradicting evidence, as type Net describes.
 func (s EvidenceSet) Net() Net {
 	sup, con := s.Strongest(Supports), s.Strongest(Contradicts)
 	switch {
@@ -149,16 +149,16 @@ type Adoption struct {
 	Quality    Quality
 	Confidence float64
 	Scope      Scope
-	// Staged limits the belief to context until a person confirms it or independent evidence
-	// supports it. Procedure keeps it hidden until a person signs it.
+	// Staged is set if the belief may be read only as context until a person confirms it or independent evidence
+	// supports it. Procedure is set if the belief is hidden until a person signs it.
 	Staged    bool `json:",omitzero"`
 	Procedure bool `json:",omitzero"`
 }
 
-// Adopt returns the initial state of a belief with this evidence. The belief is supported if the
-// evidence is net positive, the strongest class of its supporting evidence can make a belief
-// supported by itself, and the support of that class alone has at least AdoptStrength. Otherwise it
-// is unverified and restricted to context.
+// Adopt returns the initial state of a belief with this evidence. The belief is supported if three conditions hold: Net
+// is NetPositive; Quality.MaySupport is true for the strongest class of its supporting evidence; and the support of
+// that class alone has at least the strength AdoptStrength. Otherwise the belief is unverified and restricted to
+// context.
 func (s EvidenceSet) Adopt() Adoption {
 	a := Adoption{Quality: s.Strongest(Supports), Adopted: s.Net() == NetPositive}
 	a.Confidence = min(max(s.Strength(), MinConfidence), MaxConfidence)
@@ -177,9 +177,9 @@ func (s EvidenceSet) Adopt() Adoption {
 	return a
 }
 
-// Admit returns the axes of a candidate after the verdict on its memory write. After allow, they
-// follow from its evidence, unless the candidate is staged or a procedure. After hold, it is
-// restricted and suspicious until a person decides. After deny and any other value, it is
+// Admit returns the axes of a candidate after the verdict on its memory write. verdict is allow, hold or deny. After
+// allow, the axes follow from the candidate's evidence, unless the candidate is staged or a procedure. After hold, the
+// candidate is restricted and suspicious until a person decides. After deny, and after any other value, it is
 // quarantined and kept for review.
 func (a Adoption) Admit(verdict string) Axes {
 	axes := Axes{Truth: a.Axes.Truth, Freshness: a.Axes.Freshness}

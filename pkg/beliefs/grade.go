@@ -1,8 +1,7 @@
 package beliefs
 
-// Grade allows an unverified belief to be used for planning. It is set once, when the belief is
-// made, and never makes the belief supported. Of external content, only results of systems of record
-// have a grade.
+// Grade allows an unverified belief to be used for planning. It is set once, when the belief is made, and never makes
+// the belief supported. External content has no grade, unless it is the result of a system of record.
 type Grade uint8
 
 // The values of Grade.
@@ -10,11 +9,11 @@ const (
 	NoGrade Grade = iota
 	// Own is an agent's note from a session without external content.
 	Own
-	// Derived is an agent's note whose words all come from the user's words in that session, and
-	// none from external content.
+	// Derived is an agent's note whose words all come from the user's words in that session, and none of whose words
+	// come from external content.
 	Derived
-	// Record is the content of a tool that the policy names a system of record. It is a fact, never
-	// an instruction.
+	// Record is the content of a tool that the policy names a system of record. Such content is used as a fact, never
+	// as an instruction.
 	Record
 )
 
@@ -34,9 +33,8 @@ func (g *Grade) UnmarshalText(b []byte) error {
 	return err
 }
 
-// plannable reports whether the grade allows planning with a candidate. The candidate must be
-// unverified, clean and fresh, and neither hidden nor blocked. The purpose decision does not use
-// grades.
+// plannable reports whether the grade allows planning with a candidate. The candidate must be unverified, clean and
+// fresh, and neither hidden nor blocked. For purpose decision, grades have no effect.
 func (c *Candidate) plannable(purpose string) bool {
 	if c.Grade == NoGrade || purpose == PurposeDecision {
 		return false

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Severity is the severity of a finding or an incident. The sentinels' alerts use the same scale.
+// Severity says how severe a finding or an incident is. The sentinels' alerts use the same scale.
 type Severity uint8
 
 // The values of Severity, lowest first.
@@ -64,7 +64,7 @@ func (s *IncidentState) UnmarshalText(b []byte) error {
 	return err
 }
 
-// IncidentEvent is an event of an incident. Each is an entry in the ledger.
+// IncidentEvent is something that happens to an incident, such as its closing. Each event is an entry in the ledger.
 type IncidentEvent string
 
 // The events of an incident.
@@ -76,8 +76,8 @@ const (
 	IncidentClose    IncidentEvent = "close"
 )
 
-// incidentMoves maps an event to the states in which it is possible and the state that follows. All
-// other moves are errors.
+// incidentMoves says for each event in which states of an incident it is possible, and which state follows. In any
+// other state, the event is an error.
 var incidentMoves = map[IncidentEvent]struct {
 	from []IncidentState
 	to   IncidentState
@@ -88,7 +88,7 @@ var incidentMoves = map[IncidentEvent]struct {
 	IncidentClose: {[]IncidentState{IncidentOpen, IncidentQuarantined, IncidentRepaired}, IncidentClosed},
 }
 
-// IncidentError reports an event that the state of an incident does not permit.
+// IncidentError reports an event that is not possible in the incident's state.
 type IncidentError struct {
 	Incident string
 	State    IncidentState
@@ -105,8 +105,7 @@ func (e *IncidentError) Error() string {
 	return fmt.Sprintf("incident %s is %s: the event %q is not possible in this state", e.Incident, e.State, e.Event)
 }
 
-// Limits of an incident's record. The record counts the evidence beyond the limit. The ledger has
-// all of it.
+// Limits of an incident's record. Evidence beyond the limit is only counted in the record. The ledger has all evidence.
 const (
 	MaxIncidentEvidence = 32  // the record lists the first ones
 	MaxIncidentTitle    = 200 // bytes
@@ -121,28 +120,26 @@ type IncidentFinding struct {
 	ID   string `json:"id"`
 	Rule string `json:"rule,omitzero"` // the rule of an alert
 	Text string `json:"text,omitzero"`
-	// Entry is the ledger sequence of an alert's entry.
+	// Entry is the ledger sequence of the entry with the alert, if Kind is alert.
 	Entry uint64    `json:"entry,omitzero"`
 	At    time.Time `json:"at,omitzero"` // ledger time
 }
 
-// FindingAlert is the kind of a finding that comes from an alert of a sentinel or the arbiter. Ingest makes these
+// FindingAlert is the kind of a finding that comes from an alert of a sentinel or the arbiter. Only ingest makes such
 // findings. A signed order must not contain one.
 const FindingAlert = "alert"
 
-// IncidentScope selects the beliefs that an incident has touched. A belief must match every
-// field that is set.
+// IncidentScope says which beliefs an incident concerns. It selects beliefs that match every field that is set.
 type IncidentScope struct {
 	Beliefs []string  `json:"beliefs,omitzero"`
 	Agent   string    `json:"agent,omitzero"`
 	Session string    `json:"session,omitzero"`
 	Source  string    `json:"source,omitzero"`
 	Tool    string    `json:"tool,omitzero"`
-	Since   time.Time `json:"since,omitzero"` // earliest ledger time at which a belief came in
+	Since   time.Time `json:"since,omitzero"` // earliest ledger time at which a selected belief was recorded
 	Until   time.Time `json:"until,omitzero"` // first ledger time that is too late
-	// Descendants also quarantines the beliefs that derive from the selected ones, except those
-	// with support of their own. All quarantines every belief that derives from the selected ones,
-	// even with support of its own.
+	// If Descendants is set, beliefs that derive from the selected ones are quarantined too, except those that have
+	// support of their own. If All is set, those with support of their own are also quarantined.
 	Descendants bool `json:"descendants,omitzero"`
 	All         bool `json:"all,omitzero"`
 }
@@ -157,19 +154,19 @@ type IncidentReport struct {
 	// Found counts the beliefs that the scope selects, and Descendants those that derive from them.
 	Found       int `json:"found"`
 	Descendants int `json:"descendants"`
-	// Quarantined counts the beliefs that were quarantined. Served counts those of them that had
-	// been served in recalls for planning before.
+	// Quarantined counts the beliefs that were quarantined. Served counts those quarantined beliefs that had been
+	// served in recalls for planning before.
 	Quarantined int `json:"quarantined"`
 	Served      int `json:"served"`
-	// Spared counts matching beliefs and descendants that the quarantine left as they were. They
-	// have evidence of a class that may support a belief, and this evidence comes from none of
-	// these beliefs.
+	// Spared counts matching beliefs and descendants that the quarantine left as they were. A spared belief has other
+	// evidence of a class that may support a belief: evidence that comes neither from selected beliefs nor from their
+	// descendants.
 	Spared int `json:"spared"`
-	// Recovered counts descendants that were quarantined or marked as suspicious, and that the
-	// repair lets be served again because they now have the evidence that Spared describes.
+	// Recovered counts descendants that were quarantined or marked as suspicious, and that the repair lets be served
+	// again because they now have such other evidence.
 	Recovered int `json:"recovered"`
-	// Collateral counts descendants that the quarantine withheld or made stale, and that had been
-	// served in recalls for planning before. Nobody reported these beliefs themselves as wrong.
+	// Collateral counts descendants that the quarantine withheld or made stale, and that had been served in recalls for
+	// planning before. Nobody had reported these beliefs themselves as wrong.
 	Collateral int `json:"collateral"`
 }
 
@@ -180,15 +177,15 @@ type Incident struct {
 	State    IncidentState `json:"state"`
 	Severity Severity      `json:"severity"`
 	Title    string        `json:"title"`
-	// Key groups findings. While the incident is open, a finding with the same key is
-	// added as evidence and opens no other incident.
+	// Key is the same for findings that belong together. While the incident is open, a finding with the same key does
+	// not open another incident, but is added to this one as evidence.
 	Key string `json:"key,omitzero"`
 	// By is the authority that opened the incident: sentinel for a finding, probe for a
 	// service, user for a person.
 	By     Authority `json:"by"`
 	Who    string    `json:"who"`    // name of the rule or key that opened it
 	Opened time.Time `json:"opened"` // ledger time
-	// Evidence has the first findings. Findings counts all of them.
+	// Evidence has the first findings, up to a limit. Findings is the number of all findings.
 	Evidence []IncidentFinding `json:"evidence,omitzero"`
 	Findings uint64            `json:"findings"`
 	Report   IncidentReport    `json:"report,omitzero"`
@@ -211,7 +208,8 @@ func (i Incident) With(f IncidentFinding) (Incident, error) {
 	return i, nil
 }
 
-// After returns the incident after an event, or an *IncidentError.
+// After returns the incident after event e. If e is not possible in the incident's state, After returns an
+// *IncidentError.
 func (i Incident) After(e IncidentEvent) (Incident, error) {
 	m, ok := incidentMoves[e]
 	if !ok || !slices.Contains(m.from, i.State) {

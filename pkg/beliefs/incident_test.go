@@ -10,8 +10,8 @@ import (
 	"lazaret/internal/proptest"
 )
 
-// TestAnIncidentLivesAsItsTableSays tries every event in every state. An event that the table does
-// not have changes nothing, the state closed is final, and every state is reached by an event.
+// TestAnIncidentLivesAsItsTableSays tries every event in every state. An event that the table does not allow must
+// change nothing. No event may leave the state closed. Each state must be reached by some event.
 func TestAnIncidentLivesAsItsTableSays(t *testing.T) {
 	want := map[IncidentState]map[IncidentEvent]IncidentState{
 		IncidentOpen: {IncidentContain: IncidentQuarantined, IncidentClose: IncidentClosed},

@@ -5,18 +5,17 @@ import (
 	"strings"
 )
 
-// Namespace is the part of a project in which a belief applies: the whole project (the zero value),
-// one of its users, or one session. A session sees the beliefs of its own namespace and of those
-// that contain it, but not of others beside it.
+// Namespace is the part of a project in which a belief applies: the whole project (the zero value), one of its users,
+// or one session. A session sees the beliefs of its own namespace, of its user's and of the project's, but no beliefs
+// of other users or sessions.
 //
-// The host states user and session, and nobody verifies them. The credential determines project and
-// agent only.
+// The host states user and session, and nobody verifies them. The credential determines project and agent only.
 type Namespace struct {
 	User    string
 	Session string
 }
 
-// Sees reports whether a request in n may be answered with a belief of b: b is the same as n or
+// Sees reports whether a belief of namespace b may answer a request in namespace n. That is so if b equals n or
 // contains it.
 func (n Namespace) Sees(b Namespace) bool {
 	return (b.User == "" || b.User == n.User) && (b.Session == "" || b.Session == n.Session)

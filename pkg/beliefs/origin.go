@@ -2,8 +2,8 @@ package beliefs
 
 import "slices"
 
-// Origin is the kind of sender or source of a content, such as user, tool or web. It is a token of the subject that a
-// credential may publish to.
+// Origin is the kind of sender or source of a content, such as user, tool or web. A credential may publish only to
+// subjects with certain origins.
 type Origin string
 
 // The origins.
@@ -17,7 +17,8 @@ const (
 	OriginAgent    Origin = "agent" // the model itself
 )
 
-// origins lists the origins, most trusted first. Among external origins the order only breaks ties.
+// origins lists the origins, most trusted first. Among external origins, the order matters only if Weakest must choose
+// between two of them.
 var origins = []Origin{OriginSystem, OriginUser, OriginAgent, OriginTool, OriginDocument, OriginEmail, OriginWeb}
 
 // Origins lists all origins, most trusted first.
@@ -37,8 +38,8 @@ func (o Origin) External() bool {
 	return true
 }
 
-// Weakest returns the least trusted of the origins. An unknown origin is the weakest. Without
-// arguments it returns "".
+// Weakest returns the least trusted of the origins. An unknown origin is the weakest. Without arguments, Weakest
+// returns "".
 func Weakest(os ...Origin) Origin {
 	var w Origin
 	rank := -1
@@ -54,8 +55,8 @@ func Weakest(os ...Origin) Origin {
 	return w
 }
 
-// Quality is the class of a piece of evidence, strongest first. Whether a belief may become
-// supported depends on the strongest class that supports it (MaySupport), never on the number of
+// Quality is the class of a piece of evidence. The classes are ordered from the strongest to the weakest. Whether a
+// belief may become supported depends on the strongest class that supports it (MaySupport), never on the number of
 // pieces.
 type Quality uint8
 
@@ -87,8 +88,8 @@ func (q *Quality) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Weight returns how much evidence of this class adds to the strength, from 0 to 1. Strength is
-// used for ranking and never promotes a belief.
+// Weight returns how much evidence of this class adds to the strength, from 0 to 1. Strength is used for ranking. A
+// high strength alone never makes a belief supported.
 func (q Quality) Weight() float64 {
 	switch q {
 	case DirectObservation:
@@ -105,14 +106,14 @@ func (q Quality) Weight() float64 {
 	return 0
 }
 
-// MaySupport reports whether evidence of this class alone can make a belief supported. A class for
-// which it is false cannot promote a belief, however often the same content is repeated.
+// MaySupport reports whether evidence of this class alone can make a belief supported. If MaySupport is false for a
+// class, evidence of that class never makes a belief supported, however often its content is repeated.
 func (q Quality) MaySupport() bool {
 	return q == DirectObservation || q == HumanAssertion || q == ToolResult
 }
 
-// Stronger reports whether q is a stronger class than r. No evidence and
-// synthetic probes are weaker than everything.
+// Stronger reports whether class q is stronger than class r. The class of a synthetic probe, and no evidence at all,
+// are weaker than all others.
 func (q Quality) Stronger(r Quality) bool { return q.rank() < r.rank() }
 
 func (q Quality) rank() int {
@@ -122,7 +123,7 @@ func (q Quality) rank() int {
 	return int(q)
 }
 
-// QualityOf returns the class of the content of an origin.
+// QualityOf returns the class of evidence that content from origin o is.
 func QualityOf(o Origin) Quality {
 	switch o {
 	case OriginUser, OriginSystem:
@@ -133,7 +134,7 @@ func QualityOf(o Origin) Quality {
 	return ExternalDocument
 }
 
-// ClaimKind is the kind of a claim: that a tool returned something, a content that was read, or a memory.
+// ClaimKind is the kind of a claim: that a tool returned something, that a content says something, or a memory.
 type ClaimKind uint8
 
 // The values of ClaimKind.

@@ -2,7 +2,7 @@ package beliefs
 
 import "slices"
 
-// AsItWas is the state of a belief at a restore point, except its axes.
+// AsItWas has what a belief was like at a restore point, apart from its axes.
 type AsItWas struct {
 	Evidence  EvidenceSet `json:"evidence,omitzero"`
 	Scope     Scope       `json:"scope,omitzero"`
@@ -13,14 +13,13 @@ type AsItWas struct {
 	Flag      string      `json:"flag,omitzero"`
 }
 
-// Back moves a belief back to the axes that it had at an earlier time, as far as the transition
-// tables let a person do that. evidence is the belief's evidence at that time. Back returns the
-// moves, and the axes that could not be moved all the way.
+// Back moves a belief back to the axes that it had at an earlier time, as far as the transition tables let a person do
+// that. evidence is the belief's evidence at that time. Back returns the moves that it made, and the axes that do not
+// have their earlier value nevertheless.
 //
-// Back never loosens the belief's security, and a belief that is not clean is not served
-// again. A belief that a newer one has replaced stays superseded. A belief that stays
-// supported, because no move leads back, keeps its supporting evidence and may only be
-// served as context.
+// Back never loosens the belief's security, and a belief that is not clean is not served again. A belief that a newer
+// one has replaced stays superseded. A belief that stays supported, because no move leads back, keeps its supporting
+// evidence and may only be served as context.
 func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axis) {
 	next := s
 	next.Evidence = evidence
@@ -46,7 +45,8 @@ func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axi
 	to := then.Retrieval
 	switch {
 	case next.Axes.Security != Clean && (to == Normal || to == Restricted):
-		if to = s.Axes.Retrieval; to == Normal { // the belief became suspicious since: it may only become less available
+		// The belief has become suspicious since then, so it may only become less available.
+		if to = s.Axes.Retrieval; to == Normal {
 			to = Restricted
 		}
 	case to == Normal && next.Axes.Truth != Supported:
@@ -69,8 +69,8 @@ func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axi
 	return next, moves, slices.Compact(left)
 }
 
-// way returns the shortest path between two values of an axis, over transitions that a person may
-// make without naming a successor. It returns nil if there is none.
+// way returns the shortest path between two values of an axis, over transitions that a person may make without naming a
+// successor. If there is no such path, way returns nil.
 func (a Axes) way(x Axis, to uint8) []uint8 {
 	from := a.get(x)
 	if from == to {

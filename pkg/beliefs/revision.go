@@ -10,8 +10,8 @@ type Move struct {
 	Successor string `json:"successor,omitzero"` // id of the belief that replaced it
 }
 
-// Revision is a change of one belief: its moves, the authority and its name, and the evidence.
-// A revision may have no moves and only add evidence or set a flag.
+// Revision is a change of one belief. It has the moves, the authority that made them, the authority's name, and the
+// evidence. A revision may also have no moves, and only add evidence or set a flag.
 type Revision struct {
 	Belief string    `json:"belief"`
 	Moves  []Move    `json:"moves,omitzero"`
@@ -20,22 +20,22 @@ type Revision struct {
 	// that acts when time passes.
 	Who string `json:"who,omitzero"`
 	Why string `json:"why,omitzero"`
-	// Evidence is the evidence that the revision adds to the belief's own.
+	// Evidence is the evidence that the revision adds to the evidence that the belief has already.
 	Evidence EvidenceSet `json:"evidence,omitzero"`
-	// Scope is the new scope, if it is wider than before.
+	// Scope is the belief's new scope, if the revision widens the scope.
 	Scope Scope `json:"scope,omitzero"`
-	// Other is the other belief involved: it contradicts this belief, replaced it, or is one that
-	// this belief depended on.
+	// Other is another belief because of which this one changes: it contradicts this belief, it replaced it, or this
+	// belief depended on it.
 	Other string `json:"other,omitzero"`
-	// Restored is set by a rollback. It has the restored state other than the axes.
+	// Restored is set if the revision is part of a rollback. It has the restored state, apart from the axes.
 	Restored *AsItWas `json:"restored,omitzero"`
-	// Anew is set by a rollback that cannot restore a superseded belief, because superseding is
-	// final. The rollback then makes this belief as a copy. Anew is the id of the original.
+	// Anew is set by a rollback that cannot restore a superseded belief, because superseding is final. The rollback
+	// then makes a new belief, this one, as a copy. Anew is the id of the superseded original.
 	Anew string    `json:"anew,omitzero"`
 	At   time.Time `json:"at"` // ledger time
 }
 
-// With returns the axes after a move. It does not check the move again.
+// With returns the axes after a move. It does not check again whether the move is allowed.
 func (a Axes) With(m Move) (Axes, error) {
 	to, err := m.Axis.values().parse(m.To)
 	if err != nil {

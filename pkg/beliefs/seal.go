@@ -19,10 +19,10 @@ type Identity struct {
 	Grade       Grade
 }
 
-// Seal returns a commitment to a belief's identity: 16 bytes of a SHA-256, in hex. A seal made from
-// the ledger entry detects whether the content or the origin of a served belief was changed.
+// Seal returns a commitment to a belief's identity: 16 bytes of a SHA-256, in hex. A seal made from the ledger entry
+// detects whether the content or the origin of a served belief was changed.
 //
-// The belief's axes are not part of it, because they change. Every change is a ledger entry.
+// The axes of the belief are not part of its identity, because they change. Every change of them is a ledger entry.
 func (i *Identity) Seal() string {
 	parts := [...]string{i.Content, i.Kind.String(), i.Key, string(i.Origin), i.Source, i.Observation,
 		i.Namespace.String(),
@@ -33,7 +33,7 @@ func (i *Identity) Seal() string {
 	}
 	b := make([]byte, 0, 512)
 	for _, s := range parts[:n] {
-		// Length-prefixed, so that different identities have different encodings.
+		// Write the length before each part, so that different identities have different encodings.
 		b = strconv.AppendInt(b, int64(len(s)), 10)
 		b = append(append(b, ':'), s...)
 	}

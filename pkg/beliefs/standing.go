@@ -6,31 +6,31 @@ import (
 	"strings"
 )
 
-// Standing is the state of a belief: its axes, its evidence and its scope. Only its methods change
-// that state. Each returns the new state and the moves that it made. On an error nothing changes.
-// The methods do not modify their receiver.
+// Standing is the state of a belief: its axes, its evidence and its scope. Only its methods change that state. The
+// methods do not modify their receiver. Each returns the new state and the moves that it made or, on an error, the old
+// state.
 type Standing struct {
 	Axes     Axes
 	Evidence EvidenceSet
 	Scope    Scope
 }
 
-// MaxEvidence is the maximum number of pieces of evidence that are kept for each relation: the best
-// of each source, strongest classes first. No dropped piece is of a stronger class than a kept one.
+// MaxEvidence is the maximum number of pieces of evidence that a belief keeps for each relation. It keeps the best
+// piece of each source, strongest classes first. So no dropped piece is of a stronger class than a kept one.
 const MaxEvidence = 16
 
 // Quality returns the strongest class of supporting evidence.
 func (s Standing) Quality() Quality { return s.Evidence.Strongest(Supports) }
 
-// Confidence returns the strength of the support, limited to the range from MinConfidence to
-// MaxConfidence.
+// Confidence returns the strength of the supporting evidence. If it is below MinConfidence or above MaxConfidence, that
+// limit is returned instead.
 func (s Standing) Confidence() float64 {
 	return min(max(s.Evidence.Strength(), MinConfidence), MaxConfidence)
 }
 
-// With returns the set with one more piece of evidence. It returns the set unchanged if the set
-// already has evidence of the same source and relation, and of the same or a stronger class. So
-// copies count once. It keeps the first MaxEvidence pieces of each relation.
+// With returns the set with one more piece of evidence. It returns the set unchanged if the set already has evidence of
+// the same source and relation, and of the same or a stronger class. So copies of one piece count once. Of each
+// relation, With keeps the first MaxEvidence pieces in the order of compareEvidence.
 func (s EvidenceSet) With(e Evidence) EvidenceSet {
 	for _, have := range s {
 		if have.Relation == e.Relation && have.Source == e.Source && !e.Quality.Stronger(have.Quality) {
@@ -54,9 +54,9 @@ func (s EvidenceSet) With(e Evidence) EvidenceSet {
 	return kept
 }
 
-// compareEvidence orders evidence by relation, then by class, strongest first, then by time,
-// oldest first. With drops the last pieces, so that new evidence cannot displace older
-// evidence of the same or a stronger class.
+// compareEvidence orders evidence by relation, then by class, strongest first, then by time, oldest first. If there are
+// too many pieces, With drops the last ones in this order. So new evidence cannot displace older evidence of the same
+// or a stronger class.
 func compareEvidence(a, b Evidence) int {
 	if a.Relation != b.Relation {
 		return int(a.Relation) - int(b.Relation)
@@ -70,7 +70,8 @@ func compareEvidence(a, b Evidence) int {
 	return strings.Compare(a.Source, b.Source)
 }
 
-// make applies changes in order. It skips a change whose value is already set.
+// make applies changes in order, if the authority may make them. It skips a change to a value that the axis already
+// has.
 func (s Standing) make(by Authority, changes ...Change) (Standing, []Move, error) {
 	next := s
 	var moves []Move
@@ -89,11 +90,10 @@ func (s Standing) make(by Authority, changes ...Change) (Standing, []Move, error
 	return next, moves, nil
 }
 
-// Confirm confirms a belief on behalf of a person (ByUser) or a verification run (ByProbe),
-// with e as the evidence. The belief becomes supported, served and fresh. A person's
-// confirmation also clears a suspicion. Confirm fails for a quarantined or blocked belief,
-// which must be cleared explicitly first. A belief that a newer one has replaced stays
-// superseded.
+// Confirm confirms a belief on behalf of a person (ByUser) or a verification run (ByProbe), with e as the evidence. The
+// belief becomes supported, served and fresh. A person's confirmation also clears a suspicion. Confirm returns an error
+// for a quarantined or blocked belief. Such a belief must be cleared or unblocked first. A belief that a newer one has
+// replaced stays superseded.
 func (s Standing) Confirm(e Evidence, by Authority) (Standing, []Move, error) {
 	if by != ByUser && by != ByProbe {
 		return s, nil, &TransitionError{Axis: AxisTruth, From: s.Axes.Truth.String(), To: Supported.String(), By: by,
@@ -126,9 +126,8 @@ func (s Standing) Confirm(e Evidence, by Authority) (Standing, []Move, error) {
 	return next, moves, nil
 }
 
-// Independent reports whether a piece of evidence would corroborate a belief. Its class must
-// be one that may support a belief, and stronger than all present support. Its source must
-// not support the belief already.
+// Independent reports whether e would corroborate the belief. Its class must be one that may support a belief, and
+// stronger than all support that the belief has. Its source must not support the belief yet.
 func (s Standing) Independent(e Evidence) bool {
 	if e.Relation != Supports || !e.Quality.MaySupport() || !e.Quality.Stronger(s.Quality()) {
 		return false
@@ -138,11 +137,11 @@ func (s Standing) Independent(e Evidence) bool {
 	})
 }
 
-// Corroborate adds evidence. An unverified and clean belief becomes supported if at least the given
-// number of different sources support it, each with evidence of a class that may support a belief
-// (Quality.MaySupport). The authority is auto_observation. The belief's scope then is at least
-// PlanningAllowed. The belief's retrieval does not change; only a person or a verification run can
-// change it. Repetition by the same source is not corroboration.
+// Corroborate adds evidence. An unverified and clean belief becomes supported if at least the given number of different
+// sources support it, each with evidence of a class that may support a belief (Quality.MaySupport). The change is made
+// by authority auto_observation. The scope of a belief that becomes supported is at least PlanningAllowed. Its
+// retrieval stays; only a person or a verification run can change that. If the same source says the same again, it does
+// not count.
 func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
 	if !s.Independent(e) && !s.among(e) {
 		next := s
@@ -164,8 +163,8 @@ func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
 	return done, moves
 }
 
-// among reports whether e supports the belief, comes from a new source, and is at least as strong
-// as the strongest support so far.
+// among reports whether e supports the belief, comes from a source that does not support it yet, and is of at least as
+// strong a class as the strongest support so far.
 func (s Standing) among(e Evidence) bool {
 	return e.Relation == Supports && e.Quality.MaySupport() && !s.Quality().Stronger(e.Quality) &&
 		!slices.ContainsFunc(s.Evidence, func(have Evidence) bool {
@@ -173,8 +172,8 @@ func (s Standing) among(e Evidence) bool {
 		})
 }
 
-// vouching returns the number of different sources whose class may support a belief and that
-// support this one.
+// vouching returns the number of different sources that support the belief with evidence of a class that may support a
+// belief.
 func (s Standing) vouching() int {
 	var from []string
 	for _, e := range s.Evidence {
@@ -185,9 +184,9 @@ func (s Standing) vouching() int {
 	return len(from)
 }
 
-// Contradict adds contradicting evidence. The belief becomes contradicted if the evidence as a
-// whole is then negative: a weaker class never outvotes a stronger one, in any number, and a tie
-// changes nothing. The authority is sentinel, which can only demote.
+// Contradict adds contradicting evidence. The belief becomes contradicted if Net is then NetNegative. That needs
+// evidence of the strongest class, because a weaker class never outvotes a stronger one, in any number. A tie changes
+// nothing. The change is made by authority sentinel, which can only demote.
 func (s Standing) Contradict(e Evidence) (Standing, []Move) {
 	e.Relation = Contradicts
 	next := s
@@ -207,7 +206,7 @@ func (s Standing) Supersede(successor string, by Authority) (Standing, []Move, e
 	return s.make(by, Change{Axis: AxisTruth, To: Superseded.String(), Successor: successor})
 }
 
-// Quarantine takes the belief out of service and keeps it for review. It does not change its truth.
+// Quarantine takes the belief out of service and keeps it for review. The belief's truth does not change.
 func (s Standing) Quarantine(by Authority) (Standing, []Move, error) {
 	var changes []Change
 	if s.Axes.Security < Quarantined {
@@ -222,8 +221,8 @@ func (s Standing) Quarantine(by Authority) (Standing, []Move, error) {
 	return s.make(by, changes...)
 }
 
-// Clear removes a suspicion or a quarantine that a person found unfounded. Afterwards the belief is
-// served as context at most, until it is confirmed.
+// Clear removes a suspicion or a quarantine that a person found unfounded. Afterwards the belief may be read only as
+// context, until it is confirmed.
 func (s Standing) Clear(by Authority) (Standing, []Move, error) {
 	changes := []Change{{Axis: AxisSecurity, To: Clean.String()}}
 	if s.Axes.Retrieval == Hidden {

@@ -13,7 +13,7 @@ import (
 
 var morning = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// stand returns the initial state of a belief with one piece of evidence.
+// stand returns the initial state of a belief that has one supporting piece of evidence, of class q.
 func stand(q beliefs.Quality, source string) beliefs.Standing {
 	set := beliefs.EvidenceSet{ev(q, beliefs.Supports, source)}
 	a := set.Adopt()
@@ -33,9 +33,9 @@ func rank(q beliefs.Quality) int {
 	return int(q)
 }
 
-// TestNoHistoryOfABeliefBreaksTheModel checks the model's promise over random histories: evidence
-// of any class for and against, in any order and number, mixed with allowed and forbidden moves of
-// every authority.
+// TestNoHistoryOfABeliefBreaksTheModel makes random histories: evidence of any class for and against a belief, in any
+// order and number, and allowed and forbidden moves of every authority. After each step, the guarantees of the package
+// must hold.
 func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
 	property(t, func(t *rapid.T) {
 		s := stand(rapid.SampledFrom(qualities).Draw(t, "first"), "s0")
@@ -138,8 +138,9 @@ func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string,
 	}
 }
 
-// In the reference system one planted document demotes a later true observation, and four keep it
-// from being adopted.
+// A thousand weak documents contradict a belief of a stronger class. They must neither demote the belief, nor keep it
+// from being adopted, nor become supported by agreeing with each other. In the reference system, one planted document
+// demotes a later true observation, and four keep it from being adopted.
 func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 	for _, strong := range []beliefs.Quality{beliefs.DirectObservation, beliefs.HumanAssertion, beliefs.ToolResult} {
 		for _, weak := range []beliefs.Quality{beliefs.ExternalDocument, beliefs.ModelInference, beliefs.SyntheticProbe} {
@@ -154,8 +155,8 @@ func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 			if s.Axes != stand(strong, "sensor").Axes || s.Confidence() != stand(strong, "sensor").Confidence() {
 				t.Errorf("1,000 of %v against %v: %+v", weak, strong, s.Axes)
 			}
-			// The planted documents came first, with other content. The true belief is adopted, and
-			// supports other beliefs that state the same.
+			// The documents came first and contradict the belief. With the stronger evidence, the belief must still be
+			// adopted, as supported.
 			planted := beliefs.EvidenceSet{}
 			for i := range 1000 {
 				planted = planted.With(ev(weak, beliefs.Contradicts, fmt.Sprint("doc", i)))
@@ -164,8 +165,8 @@ func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 				a.Axes.Truth != beliefs.Supported || a.Axes.Retrieval != beliefs.Normal {
 				t.Errorf("%v after 1,000 of %v: %+v", strong, weak, a)
 			}
-			// Together the documents make nothing supported, and a flood of them displaces nothing
-			// stronger.
+			// The documents agree with each other. That must not make their claim supported. Evidence of a stronger
+			// class must make it supported, and later documents must not displace this evidence.
 			d := stand(weak, "doc")
 			for i := range 1000 {
 				d, _ = d.Corroborate(ev(weak, beliefs.Supports, fmt.Sprint("doc", i)), 1)

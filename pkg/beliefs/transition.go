@@ -45,7 +45,8 @@ func (a Axis) values() enum {
 	return freshnessNames
 }
 
-// Authority is the authority in whose name a belief is changed. Callers authenticate it.
+// Authority is the authority in whose name a belief is changed. The package does not verify the authority; callers must
+// authenticate it.
 type Authority uint8
 
 // The authorities.
@@ -81,10 +82,10 @@ func (a *Authority) UnmarshalText(b []byte) error {
 type move struct {
 	from, to uint8
 	by       []Authority
-	// gated lists authorities that may make the move only if the class of the belief's strongest evidence can make a
-	// belief supported by itself (Quality.MaySupport).
+	// gated lists authorities that may make the move only if Quality.MaySupport is true for the class of the belief's
+	// strongest supporting evidence.
 	gated []Authority
-	// supported allows the move only while the belief's truth is supported.
+	// supported is set if the move is allowed only while the belief's truth is supported.
 	supported bool
 	// successor requires the name of a successor.
 	successor bool
@@ -137,9 +138,10 @@ type TransitionError struct {
 	Axis     Axis
 	From, To string
 	By       Authority
-	// Needed are the authorities that may make the move. It is empty if the move does not exist.
+	// Needed are the authorities that may make the move. If there is no such move, Needed is empty.
 	Needed []Authority
-	// Why gives the reason if a permitted authority is not enough: a gate, a missing successor or missing support.
+	// Why says why the move is forbidden although the authority may normally make it: a gate, a missing successor or
+	// missing support.
 	Why string
 }
 
@@ -162,13 +164,13 @@ func (e *TransitionError) Error() string {
 type Change struct {
 	Axis Axis   `json:"axis"`
 	To   string `json:"to"`
-	// Successor is the id of the belief that replaces a superseded one.
+	// Successor is the id of the belief that replaces this one, if the change supersedes it.
 	Successor string `json:"successor,omitzero"`
 }
 
-// Check returns an error if an authority may not make a change to a belief with these axes. quality
-// is the class of the belief's strongest supporting evidence. A forbidden move is a
-// *TransitionError. A value that does not exist is another error.
+// Check returns an error if an authority may not make a change to a belief with these axes. quality is the class of the
+// belief's strongest supporting evidence. For a forbidden move, the error is a *TransitionError. For a value that does
+// not exist, it is another error.
 func Check(axes Axes, quality Quality, c Change, by Authority) error {
 	if c.Axis > AxisFreshness {
 		return fmt.Errorf("%v does not exist", c.Axis)
@@ -211,7 +213,7 @@ func orNone(q Quality) string {
 	return q.String()
 }
 
-// Apply returns the axes after a change. Only the named axis changes.
+// Apply returns the axes after a change, or the error of Check. Only the axis that the change names is changed.
 func Apply(axes Axes, quality Quality, c Change, by Authority) (Axes, error) {
 	if err := Check(axes, quality, c, by); err != nil {
 		return axes, err
@@ -249,10 +251,9 @@ func (a *Axes) set(x Axis, v uint8) {
 	}
 }
 
-// Restrict makes a belief less available, by the authority of a sentinel and as far as the tables
-// allow. The effect restrict leaves the belief as context, and the effect quarantine takes it out
-// of service. Restrict never loosens and never fails: a belief that is at least as strict does not
-// change.
+// Restrict makes a belief less available, by the authority of a sentinel and as far as the tables allow. The effect
+// restrict leaves the belief as context, and the effect quarantine takes it out of service. Restrict never makes a
+// belief more available. If the belief is already at least as strict as the effect, it does not change.
 func Restrict(axes Axes, quality Quality, effect string) Axes {
 	try := func(x Axis, to string) {
 		if next, err := Apply(axes, quality, Change{Axis: x, To: to}, BySentinel); err == nil {

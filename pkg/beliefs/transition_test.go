@@ -27,8 +27,8 @@ var qualities = []beliefs.Quality{beliefs.NoQuality, beliefs.DirectObservation, 
 	beliefs.ToolResult,
 	beliefs.ModelInference, beliefs.ExternalDocument, beliefs.SyntheticProbe}
 
-// row is one line of testdata/transitions.txt, which was written from the reference model's table
-// and not from the code.
+// row is one line of testdata/transitions.txt. That file was written from the table of the reference model, and not
+// from this package's code.
 type row struct {
 	gated, supported, successor bool
 }
@@ -142,7 +142,7 @@ func genStep(t *rapid.T) (beliefs.Change, beliefs.Authority) {
 	return c, rapid.SampledFrom(authorities).Draw(t, "by")
 }
 
-// strictness orders retrieval states by their distance from being served.
+// strictness orders the values of Retrieval: a higher number is farther from being served.
 var strictness = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted: 1, beliefs.PrivilegedOnly: 1,
 	beliefs.Hidden: 2, beliefs.Blocked: 3}
 
@@ -204,8 +204,8 @@ func TestRestrictNeverLoosens(t *testing.T) {
 	})
 }
 
-// property runs 10,000 random cases. Each batch is a separate check, so that a failure is still
-// shrunk.
+// property checks f with 10,000 random cases. The cases are split into batches, each with a rapid.Check of its own, so
+// that a failing case can still be reduced to a smaller one.
 func property(t *testing.T, f func(t *rapid.T)) {
 	t.Helper()
 	for range 100 {

@@ -8,8 +8,8 @@ type Triple struct {
 	Subject   string `json:"subject"`
 	Predicate string `json:"predicate"`
 	Object    string `json:"object"`
-	// Many is set if the predicate may have several objects at once, so that a different object is
-	// not a contradiction.
+	// Many is set if a subject may have several objects for this predicate at once. A different object is then not a
+	// contradiction.
 	Many bool `json:"many,omitzero"`
 }
 
@@ -19,7 +19,7 @@ const (
 	MaxTriplePart = 512 // bytes
 )
 
-// Check returns an error if the triple is not valid.
+// Check returns an error if a part of the triple is missing or too long.
 func (t Triple) Check() error {
 	for _, p := range [...][2]string{{"subject", t.Subject}, {"predicate", t.Predicate}, {"object", t.Object}} {
 		if p[1] == "" || len(p[1]) > MaxTriplePart {

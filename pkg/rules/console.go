@@ -26,9 +26,9 @@ type Console struct {
 	entry *streams.Entry // nil: no event is loaded
 }
 
-// Console returns a console with the names of all packs. If several packs define a list or
-// macro of the same name, it uses that of the pack whose name sorts first. The console
-// evaluates events under one group. A group of "" means the first group.
+// Console returns a console with the names of all packs. If several packs define a list or macro of the same name, the
+// console uses the definition of the pack whose name sorts first. It evaluates events with the rules of one sentinel
+// group. An empty name means the first group.
 func (s *Set) Console(group string) (*Console, error) {
 	if group == "" && len(s.groups) > 0 {
 		group = s.Groups()[0]
@@ -66,8 +66,8 @@ func (s *Set) Console(group string) (*Console, error) {
 	return c, c.Load(nil)
 }
 
-// Load evaluates entries in order. Expressions are then evaluated on the last entry. If that
-// is an observation, they are evaluated on its last block.
+// Load evaluates entries in order. After that, the console evaluates expressions on the last entry or, if that is an
+// observation, on its last block.
 func (c *Console) Load(entries []*streams.Entry) error {
 	st := index.NewMemStore()
 	act, in := compiled.NewActivation(c.set.Vars), signals.NewInput()
@@ -87,7 +87,7 @@ func (c *Console) Load(entries []*streams.Entry) error {
 		if len(inputs) == 0 {
 			return fmt.Errorf("rules do not see entries of the type %s", last.Type)
 		}
-		// The last block is judged with the state after the earlier blocks. So they are evaluated first.
+		// The last block must be judged with the state after the earlier blocks. So evaluate the earlier blocks first.
 		if _, err := c.ev.judge(st, last, inputs[:len(inputs)-1], nil); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (c *Console) Event() string {
 	)
 }
 
-// Eval evaluates an expression. The returned type and value are safe to print.
+// Eval evaluates an expression on the loaded event. The returned type and value are safe to print.
 func (c *Console) Eval(src string) (typ, value string, err error) {
 	a, err := c.scope.Check(src, nil)
 	if err != nil {
@@ -137,8 +137,8 @@ func (c *Console) Eval(src string) (typ, value string, err error) {
 	return a.OutputType().String(), s.String(), nil
 }
 
-// Cost returns the highest cost of an expression for inputs within the estimated bounds, and its
-// cost on the loaded event.
+// Cost returns two costs of an expression: the highest cost for inputs within the estimated sizes, and the cost on the
+// loaded event.
 func (c *Console) Cost(src string) (highest, here uint64, err error) {
 	a, err := c.scope.Check(src, nil)
 	if err != nil {
@@ -159,8 +159,8 @@ func (c *Console) Cost(src string) (highest, here uint64, err error) {
 	return est.Max, here, nil
 }
 
-// Need returns the prefilter of a condition as text: what must hold before the index lets the
-// condition be evaluated.
+// Need returns the prefilter of a condition as text. The index lets the condition be evaluated only for events for
+// which the prefilter holds.
 func (c *Console) Need(src string) (string, error) {
 	x, err := c.scope.Compile(src, cel.BoolType)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *Console) Need(src string) (string, error) {
 	return b.String(), nil
 }
 
-// Fields lists the names that begin with a prefix, including those of packs.
+// Fields lists the names that begin with a prefix. Names that packs define are included.
 func (c *Console) Fields(prefix string) []compiled.Field {
 	var out []compiled.Field
 	for _, f := range compiled.Fields() {
@@ -191,7 +191,7 @@ func (c *Console) Fields(prefix string) []compiled.Field {
 	return slices.DeleteFunc(out, func(f compiled.Field) bool { return !strings.HasPrefix(f.Name, prefix) })
 }
 
-// Signals lists the signals with their values on the loaded event.
+// Signals lists all signals with their values for the loaded event.
 func (c *Console) Signals() []Named {
 	var out []Named
 	for i, v := range c.set.Vars.List {
@@ -202,8 +202,8 @@ func (c *Console) Signals() []Named {
 	return out
 }
 
-// Rule evaluates a rule's condition on the loaded event, regardless of the index and the rule's
-// mode.
+// Rule evaluates a rule's condition on the loaded event, even if the index would leave the rule out, and whatever mode
+// the rule has.
 func (c *Console) Rule(id string) (Explanation, error) {
 	r := c.set.Rule(id)
 	if r == nil {

@@ -19,7 +19,7 @@ const (
 	maxWindow = 400 * 24 * time.Hour
 )
 
-// DeclaredSignal is a signal that a pack declares, with its compiled expressions.
+// DeclaredSignal is a signal that a pack declares in YAML, with its compiled expressions.
 type DeclaredSignal struct {
 	*signals.Declared
 	KeyExpr   *compiled.Expr
@@ -39,14 +39,14 @@ type signalCompiler struct {
 	bad   *Problems
 }
 
-// at notes a problem at a place in the declaration.
+// at reports a problem at the place of the declaration that path leads to.
 func (c *signalCompiler) at(path []any, format string, args ...any) {
 	c.bad.note(c.file, c.d.Errorf(append([]any{"signals", c.i}, path...), format, args...))
 }
 
 // compileSignal checks a declaration and adds its name to the scope.
 //
-// places are those of declared signals, by name.
+// places has, by name, the places of the signals that were declared before.
 func compileSignal(s *compiled.Scope, d *strictyaml.Document, file string, i int, doc *SignalDoc,
 	places map[string]string, bad *Problems) *DeclaredSignal {
 	n := len(*bad)
@@ -133,7 +133,7 @@ func (c *signalCompiler) kinds(path []any, on []string) {
 	}
 }
 
-// counted compiles the part that count and distinct share.
+// counted compiles the part of a declaration that `count` and `distinct` have in common.
 func (c *signalCompiler) counted(name string, d *countDoc) {
 	c.kinds([]any{name, "on"}, d.On)
 	c.out.KeyExpr = c.compile([]any{name, "key"}, d.Key, cel.StringType, true)

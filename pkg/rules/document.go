@@ -27,8 +27,8 @@ type FileDoc struct {
 	Rules []RuleDoc `yaml:"rules" doc:"Rules, in any order. All are evaluated."`
 }
 
-// PackDoc is the YAML form of a pack's pack.yaml. common.yaml has the same lists, macros and
-// signals, which every pack may use.
+// PackDoc is the YAML form of a pack's pack.yaml. common.yaml has the same form; its lists, macros and signals may be
+// used by every pack.
 type PackDoc struct {
 	Name        string              `yaml:"name" is:"required" doc:"The name of the pack's folder."`
 	Title       string              `yaml:"title" doc:"One line that says what the pack is about."`
@@ -49,8 +49,8 @@ type ExceptionsDoc struct {
 	Exceptions []exceptionDoc `yaml:"exceptions" doc:"Exceptions from rules."`
 }
 
-// exceptionDoc is the YAML form of an exception: the rules that it is for, its condition, owner,
-// reason and expiry.
+// exceptionDoc is the YAML form of an exception to rules. It has the rules that it is for, its condition, its owner,
+// its reason and its expiry.
 type exceptionDoc struct {
 	ID      string   `yaml:"id" is:"id,required" doc:"The exception's name in alerts."`
 	Rules   []string `yaml:"rules" is:"id,required,some" doc:"The rules that the exception is for."`
@@ -67,13 +67,13 @@ var (
 	Modes      = []string{"enforce", "shadow", "off"}
 	Effects    = []string{"alert", "hold", "deny", "restrict", "quarantine", "mask", "annotate", "spotlight"}
 	Subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation", "tool"}
-	// textKinds are the kinds of events whose text is returned to someone: the arbiter returns
-	// recalled texts, and the agent's host returns answers.
+	// textKinds are the kinds of events that have a text which someone receives: the arbiter returns the texts of a
+	// recall to an agent, and the agent's host returns an answer to the user.
 	textKinds = []string{"recall", "outcome"}
 )
 
-// Kinds are the kinds of events that rules are evaluated for: the kinds of client events, and
-// beliefs that are judged again.
+// Kinds are the kinds of events on which rules are evaluated: the kinds of clients' events, and `belief` for beliefs
+// that are judged again.
 var Kinds = func() (out []string) {
 	for _, k := range streams.Kinds {
 		out = append(out, string(k.About().Type))
@@ -81,7 +81,7 @@ var Kinds = func() (out []string) {
 	return append(out, kindBelief)
 }()
 
-// SignalDoc is the YAML form of a signal. It has exactly one of count, distinct and sequence.
+// SignalDoc is the YAML form of a declared signal. Exactly one of count, distinct and sequence must be set.
 type SignalDoc struct {
 	Name     string    `yaml:"name" is:"id,required" doc:"The signal's name, used in expressions as signal.<name>."`
 	Doc      string    `yaml:"doc" is:"required" doc:"The meaning of the signal's value."`
@@ -90,7 +90,7 @@ type SignalDoc struct {
 	Sequence *seqDoc   `yaml:"sequence" doc:"Finds events that match the steps in order, with any events in between. Its value is the list of their ids."`
 }
 
-// countDoc counts events, or the different values among them.
+// countDoc is the YAML form of a count: of events, or of the different values of an expression in events.
 type countDoc struct {
 	On     []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that are counted."`
 	When   string   `yaml:"when" doc:"Condition under which an event is counted: a boolean in CEL."`
@@ -100,7 +100,7 @@ type countDoc struct {
 	Max    int      `yaml:"max" is:"count" doc:"The largest count. Default: 1024."`
 }
 
-// seqDoc finds steps in order, with anything in between.
+// seqDoc is the YAML form of a sequence: steps that happen in this order, with other events in between.
 type seqDoc struct {
 	Key    string    `yaml:"key" is:"required" doc:"Each key has its own sequences: a text in CEL, such as event.agent + '/' + event.session."`
 	Window string    `yaml:"window" is:"duration,required" doc:"Longest time from the first step to the last, such as 24h."`

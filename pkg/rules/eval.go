@@ -28,8 +28,8 @@ import (
 // tableAlerts counts repeated alerts.
 var tableAlerts = index.NewTable(8, "alerts", 50_000)
 
-// Evaluator evaluates the rules of one sentinel group on entries. It is safe for concurrent use
-// with different stores.
+// Evaluator evaluates the rules of one sentinel group on entries. Several goroutines may use it at the same time if
+// each uses another store.
 type Evaluator struct {
 	Group    string
 	rules    []*Rule
@@ -44,14 +44,14 @@ type Evaluator struct {
 	observer   Observer
 }
 
-// Observer is notified of each rule that an Evaluator evaluates, for metrics. It cannot change
-// the result. An evaluator that is used concurrently calls it concurrently.
+// Observer is notified of each rule that an Evaluator evaluates, for metrics. It cannot change the result. If several
+// goroutines use the evaluator, they call the observer at the same time.
 type Observer interface {
-	// Begin is called before a rule is evaluated on one input. It returns the current time if the
-	// evaluation is to be timed, and otherwise zero. End receives that value.
+	// Begin is called before a rule is evaluated on one input. If the evaluation is to be timed, it returns the current
+	// time, and otherwise the zero time. The evaluator passes that value to End.
 	Begin(r *Rule) time.Time
-	// End is called after the evaluation, with the alerts that it raised. An alert with Error set
-	// means that the rule failed, which counts as firing.
+	// End is called after the evaluation, with the alerts that it raised. If an alert has an Error, the rule failed. A
+	// rule that fails counts as firing.
 	End(r *Rule, began time.Time, alerts []streams.Alert)
 }
 
@@ -100,13 +100,12 @@ func (ev *Evaluator) index() {
 	}
 }
 
-// kindBelief is the kind of a belief that is judged again.
+// kindBelief is the kind of event for a belief that is judged again in a re-audit.
 const kindBelief = string(streams.TypeBelief)
 
-// again reports whether a rule on memory writes also applies to beliefs that are judged again. It
-// applies to them if it uses the content and no signal. Signals have the project's current state,
-// not that of the time when the memory was written. A rule that needs signals applies to them only
-// if its field `on` lists belief.
+// again reports whether a rule on memory writes also applies to beliefs that are judged again. It does if it uses the
+// content and no signal. Signals have the project's present state, and not the state when the memory was written. A
+// rule that uses signals is applied to such beliefs only if its field `on` lists `belief`.
 func (r *Rule) again() bool {
 	if !slices.Contains(r.On, string(streams.TypeMemory)) {
 		return false
@@ -136,12 +135,12 @@ type work struct {
 
 // Result is the result of a group's evaluation of one entry.
 type Result struct {
-	// Alerts are the alerts to publish. On a proposal these are all. Otherwise a repeated alert is
-	// published only if its count is a power of two.
+	// Alerts are the alerts to publish. For a proposal, that is every alert. For another entry, an alert that repeats
+	// an earlier one is published only if its count is a power of two.
 	Alerts []streams.Alert
-	// Verdict is the verdict that the enforced rules ask for. It is used on proposals only.
+	// Verdict is the verdict that the rules in enforce mode ask for. It is used only if the entry is a proposal.
 	Verdict streams.Verdict
-	// Dependencies is the untrusted content that an action depends on.
+	// Dependencies lists the untrusted content that the action depends on, if the entry is an action.
 	Dependencies []streams.Rest
 }
 
@@ -151,8 +150,8 @@ func (ev *Evaluator) Eval(st index.Store, e *streams.Entry) (Result, error) {
 	return ev.Watch(st, e, nil)
 }
 
-// Watcher receives every evaluation of a rule, for coverage, meters and explanations. It must not
-// modify its arguments.
+// Watcher is told of every evaluation of a rule. Coverage, meters and explanations use it. It must not modify its
+// arguments.
 type Watcher interface {
 	// Before is called before a rule is evaluated on one input.
 	Before(*Rule)
@@ -161,8 +160,8 @@ type Watcher interface {
 	After(*compiled.Activation, *Rule, []streams.Alert)
 }
 
-// inputWatcher is a Watcher that also receives each input before its rules are evaluated, with the
-// rules that will be evaluated.
+// inputWatcher is a Watcher that is also told of each input, and of the rules that will be evaluated on it, before they
+// are.
 type inputWatcher interface {
 	input(w *work, candidates []int32)
 }
@@ -176,7 +175,7 @@ func (ev *Evaluator) Watch(st index.Store, e *streams.Entry, w Watcher) (Result,
 	return ev.judge(st, e, inputs, w)
 }
 
-// judge is like Eval, for an entry that is already read. watch may be nil.
+// judge is like Eval, but for an entry whose inputs were read already. watch may be nil.
 func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.Input, watch Watcher) (Result, error) {
 	var res Result
 	x := ev.byKind[string(e.Type)]
@@ -244,7 +243,7 @@ func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.I
 	return res, t.Close()
 }
 
-// idle reports whether entries of a kind have no rules and change no signals.
+// idle reports whether entries of a kind need not be evaluated, because no rule is for them and they change no signal.
 func (ev *Evaluator) idle(x *kindRules) bool {
 	return ev.only == 0 && len(ev.declared) == 0 && len(x.rules) == 0
 }
@@ -260,7 +259,7 @@ func (ev *Evaluator) candidates(x *kindRules, w *work) []int32 {
 	return out
 }
 
-// try is like fire, and calls the observer.
+// try is like fire, and also calls the observer, if there is one.
 func (ev *Evaluator) try(
 	r *Rule,
 	code compiled.FlagFunc,
@@ -276,8 +275,8 @@ func (ev *Evaluator) try(
 	return alerts
 }
 
-// fire evaluates one rule on one input. code tests the part of the condition that the index has not
-// decided. If code is nil or has no result, fire evaluates the whole condition.
+// fire evaluates one rule on one input. code is a Go function for the part of the condition that the index has not
+// decided. If code is nil or has no value, fire evaluates the whole condition.
 func (ev *Evaluator) fire(
 	r *Rule,
 	code compiled.FlagFunc,
@@ -313,7 +312,7 @@ func (ev *Evaluator) fire(
 	return out
 }
 
-// decide evaluates a rule's condition and appends the alert, if any.
+// decide evaluates a rule's condition, and appends an alert to the list if the condition is true or fails.
 func (ev *Evaluator) decide(
 	r *Rule,
 	act *compiled.Activation,
@@ -330,8 +329,8 @@ func (ev *Evaluator) decide(
 	return out
 }
 
-// fireEach is like fire, for a rule whose list and condition are compiled to Go functions. CEL
-// evaluates the elements that these functions cannot decide, and the texts of alerts.
+// fireEach is like fire, for a rule with for_each whose list and condition are compiled to Go functions. CEL evaluates
+// the condition on elements for which these functions have no value, and the texts of alerts.
 func (ev *Evaluator) fireEach(
 	r *Rule,
 	act *compiled.Activation,
@@ -392,7 +391,7 @@ func (ev *Evaluator) fired(r *Rule, act *compiled.Activation, e *streams.Entry) 
 	return a
 }
 
-// matchedView returns the name of the view in which a rule's text was found, or "" if it is the
+// matchedView returns the name of the view in which a rule's text was found, or "" if the text was found in the
 // original content.
 func (ev *Evaluator) matchedView(r *Rule, in *signals.Input) string {
 	if len(in.ViewNames) < 2 && in.MarkedIn == "" {
@@ -406,7 +405,7 @@ func (ev *Evaluator) matchedView(r *Rule, in *signals.Input) string {
 	return x.MatchedView(ev.vars, i, in)
 }
 
-// failed returns the alert of a rule that could not be evaluated. Such a rule counts as firing.
+// failed returns the alert of a rule that could not be evaluated, because such a rule counts as firing.
 func (ev *Evaluator) failed(r *Rule, in *signals.Input, e *streams.Entry, err error) streams.Alert {
 	a := ev.alert(r, in, e)
 	a.Effect = r.OnError
@@ -435,7 +434,7 @@ func (ev *Evaluator) alert(r *Rule, in *signals.Input, e *streams.Entry) streams
 	}
 }
 
-// detail returns the parts of the input that explain an alert, in short form.
+// detail returns the parts of the input that explain an alert to people, in short form.
 func detail(in *signals.Input) map[string]any {
 	d := make(map[string]any)
 	if len(in.Content.Markers) > 0 {
@@ -456,12 +455,12 @@ func detail(in *signals.Input) map[string]any {
 	return d
 }
 
-// subject returns the alert's subject, unless the rule has a subject_id.
+// subject returns the subject of an alert, for a rule without the field subject_id.
 func subject(r *Rule, in *signals.Input) streams.AlertSubject {
 	s := streams.AlertSubject{Kind: r.Subject, ID: in.Event.ID}
 	if in.Event.Kind == kindBelief && (r.Subject == "memory" || r.Subject == "observation") {
-		// A belief that is judged again: the verdict on its memory write was given long ago, so the alert is about the
-		// belief.
+		// The input is a belief that is judged again. Its memory write got a verdict long ago, so the alert is about
+		// the belief and not about the write.
 		s.Kind = "belief"
 	}
 	switch s.Kind {
@@ -488,10 +487,9 @@ func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
 	return "a" + hex.EncodeToString(sum[:8])
 }
 
-// countAlert increments the count of alerts by the same rule on the same subject. It reports
-// whether to publish the alert: repeated ones are published at powers of two, so that their number
-// grows logarithmically. A rule that was changed is counted anew, because it may say or ask for
-// something else.
+// countAlert increments the count of alerts by the same rule on the same subject. It reports whether to publish the
+// alert: a repeated alert is published only if its count is a power of two, so that few are published. If a rule was
+// changed, its alerts are counted from 1 again, because they may have another text or effect.
 func countAlert(t *index.Tables, a *streams.Alert) (publish bool) {
 	sum := sha256.Sum256([]byte(a.Rule + "\x00" + a.RuleDigest + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
 	n := uint64(1)
@@ -504,7 +502,7 @@ func countAlert(t *index.Tables, a *streams.Alert) (publish bool) {
 	return bits.OnesCount64(n) == 1
 }
 
-// Heard records the verdict on an action in the state of declared sequences: see signals.Heard.
+// Heard updates the state of declared sequences with the verdict on an action: see signals.Heard.
 func (ev *Evaluator) Heard(st index.Store, project string, v *streams.VerdictEntry) error {
 	return signals.Heard(st, project, v)
 }

@@ -18,8 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// Explanation explains the result of one rule on one input. All its texts are clipped and safe to
-// print.
+// Explanation explains the result of one rule on one input. All texts in it are clipped and safe to print.
 type Explanation struct {
 	Rule  string `json:"rule"`
 	Title string `json:"title"`
@@ -28,13 +27,14 @@ type Explanation struct {
 	Group string `json:"group"`
 	Mode  string `json:"mode"`
 	Block int    `json:"block"` // index of an observation's block, else 0
-	// Outcome is fires, failed, false, or not evaluated. A failed rule counts as firing.
+	// Outcome is what came of the rule: "fires", "failed", "false" or "not evaluated". A rule that failed counts as
+	// firing.
 	Outcome string `json:"outcome"`
-	// Candidate is set if the index selected the rule for evaluation. Otherwise WhyNot has the
-	// reasons against it, each of which is sufficient.
+	// Candidate is set if the index selected the rule for evaluation. If not, WhyNot has the reasons, each of which
+	// alone is sufficient.
 	Candidate bool     `json:"candidate"`
 	WhyNot    []string `json:"why_not,omitempty"`
-	// Evaluations has one element, or one for each element of for_each.
+	// Evaluations has the evaluations of the condition: one for each element of for_each or, without for_each, one.
 	Evaluations []Evaluation `json:"evaluations,omitempty"`
 	// Error is the reason why for_each could not be evaluated. The rule then counts as firing.
 	Error string `json:"error,omitempty"`
@@ -49,7 +49,7 @@ type Evaluation struct {
 	Exceptions []ExceptionOutcome `json:"exceptions,omitempty"`
 }
 
-// Part is a condition, or several that are joined by && or ||.
+// Part is an explained condition, or a group of conditions that are joined by && or by ||.
 type Part struct {
 	Op    string  `json:"op,omitempty"` // && or ||; empty for a condition
 	Text  string  `json:"text"`
@@ -64,19 +64,19 @@ type Named struct {
 	Value string `json:"value"`
 }
 
-// RaisedAlert has the parts of an alert that matter in an explanation.
+// RaisedAlert has those parts of an alert that an explanation shows.
 type RaisedAlert struct {
 	Severity  string `json:"severity"`
 	Effect    string `json:"effect"`
 	Subject   string `json:"subject"`
 	Message   string `json:"message"`
 	Exception string `json:"exception,omitempty"`
-	Verdict   string `json:"verdict"` // the verdict that it asks for, considering mode and exceptions
+	Verdict   string `json:"verdict"` // verdict that the alert asks for, after mode and exceptions are taken into account
 	View      string `json:"view,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
 
-// ExceptionOutcome says whether an exception canceled a rule's effect.
+// ExceptionOutcome says of one exception whether it cancelled a rule's effect.
 type ExceptionOutcome struct {
 	ID      string `json:"id"`
 	Owner   string `json:"owner"`
@@ -85,8 +85,7 @@ type ExceptionOutcome struct {
 	Why     string `json:"why"`
 }
 
-// Explain is like [Evaluator.Eval], and explains the result of each rule on the entry's kind of
-// event.
+// Explain is like [Evaluator.Eval], and also explains the result of each rule for this kind of event.
 func (ev *Evaluator) Explain(st index.Store, e *streams.Entry) ([]Explanation, Result, error) {
 	x := &explainer{ev: ev, e: e, block: -1}
 	res, err := ev.Watch(st, e, x)
@@ -151,8 +150,8 @@ func (x *explainer) After(act *compiled.Activation, r *Rule, alerts []streams.Al
 	x.out = append(x.out, n)
 }
 
-// evaluate explains the evaluations of a rule. alerts are the alerts that the evaluations
-// raised, in the order of the evaluations.
+// evaluate explains each evaluation of a rule's condition. alerts are the alerts that these evaluations raised, in the
+// same order.
 func (n *Explanation) evaluate(
 	ev *Evaluator,
 	act *compiled.Activation,
@@ -236,8 +235,8 @@ func exceptionOutcomes(act *compiled.Activation, r *Rule, applied string) []Exce
 	return out
 }
 
-// explain evaluates a condition completely, including operands that && and || short-circuit, and
-// splits it at these operators.
+// explain evaluates a condition and splits it at && and ||. It also evaluates the operands that && and || would
+// short-circuit.
 func explain(t *compiled.Traced, act *compiled.TracedActivation, sc *compiled.Scope) Part {
 	v, det, err := t.Program.Eval(act)
 	state := det.State()
@@ -267,7 +266,7 @@ func explain(t *compiled.Traced, act *compiled.TracedActivation, sc *compiled.Sc
 	return p
 }
 
-// named returns the variables that an expression and its macros use.
+// named returns the variables that an expression uses, itself or in its macros, with their values.
 func named(e ast.Expr, act *compiled.TracedActivation, sc *compiled.Scope) []Named {
 	var out []Named
 	seen := make(map[string]bool)

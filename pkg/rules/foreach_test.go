@@ -14,8 +14,8 @@ import (
 	"lazaret/rules"
 )
 
-// A rule with for_each fires for the same elements, and fails for the same elements, with compiled
-// expressions and without.
+// A rule with for_each must fire for the same elements, and fail for the same elements, whether it is compiled to Go or
+// evaluated by CEL.
 func TestClosuresForEachElementAreWhatEvaluationGives(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 12))
 	var b strings.Builder
@@ -64,7 +64,7 @@ func TestClosuresForEachElementAreWhatEvaluationGives(t *testing.T) {
 	}
 }
 
-// The conditions of the shipped rules and signals are compiled, except those that are listed here.
+// All conditions of the shipped rules and signals must be compiled to Go, except those listed here.
 func TestShippedConditionsHaveClosures(t *testing.T) {
 	without := []string{"hook-removed"}
 	b, err := Pack(rules.FS())

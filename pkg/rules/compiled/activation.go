@@ -15,8 +15,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// Activation provides the values of the names in expressions. Each value is computed when it is
-// first used.
+// Activation provides the values of the names in expressions. A name's value is computed when an expression first uses
+// it.
 type Activation struct {
 	Vars  *Vars
 	In    *signals.Input
@@ -27,9 +27,10 @@ type Activation struct {
 	used  []int // indexes of the values that are set
 	raws  []any // values of signals as Go values
 	read  []int // indexes of the raws that are set
-	Large bool  // the input exceeds the sizes that costs were estimated for
+	Large bool  // set if the input exceeds the sizes for which costs were estimated, so that costs must be counted
 
-	// State of Go expressions: the loop variables by depth, and the last measured text.
+	// State that Go expressions use: the values of loop variables by depth of the loop, and the text that was measured
+	// last and its length.
 	Loops   [maxNested + 1]loopVar
 	counted string
 	count   int64
@@ -73,13 +74,13 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (a *Activation) Parent() cel.Activation { return nil }
 
-// native returns a field of the input as a Go value.
+// native returns the field of the input for variable number i, as a Go value.
 func (a *Activation) native(i int) reflect.Value {
 	f := a.Vars.List[i].field
 	return a.root.Field(f[0]).Field(f[1])
 }
 
-// Value returns the value of the variable with index i.
+// Value returns the value of variable number i.
 func (a *Activation) Value(i int) ref.Val {
 	if v := a.vals[i]; v != nil {
 		return v
@@ -97,7 +98,7 @@ func (a *Activation) Value(i int) ref.Val {
 	return v
 }
 
-// raw returns the value of a signal: a value of its type, or an error.
+// raw returns the value of signal i: a Go value of the signal's type, or an error.
 func (a *Activation) raw(i int) any {
 	if x := a.raws[i]; x != nil {
 		return x
@@ -126,9 +127,9 @@ func (a *Activation) runes(s string) int64 {
 	return a.count
 }
 
-// Eval evaluates an expression. If the cost estimate proves that the evaluation stays within
-// CostLimit, Eval does not count the cost, and uses the compiled Go functions if they give a value.
-// Otherwise CEL evaluates the expression up to CostLimit.
+// Eval evaluates an expression. If the estimate proves that the cost is at most CostLimit, Eval does not count the
+// cost, and uses the compiled Go functions if they give a value. Otherwise CEL evaluates the expression, counts the
+// cost, and fails at CostLimit.
 func (x *Expr) Eval(a *Activation) (ref.Val, error) {
 	p := x.fast
 	if a.Large || x.Cost > CostLimit {
@@ -145,7 +146,7 @@ func (x *Expr) Eval(a *Activation) (ref.Val, error) {
 	return v, err
 }
 
-// IsTrue reports whether a condition is true. A condition that fails is not.
+// IsTrue reports whether a condition is true. If the evaluation fails, IsTrue returns false.
 func (x *Expr) IsTrue(a *Activation) bool {
 	if x.goFlag != nil && !a.Large && x.Cost <= CostLimit {
 		if v, ok := x.goFlag(a); ok {
@@ -156,7 +157,7 @@ func (x *Expr) IsTrue(a *Activation) bool {
 	return err == nil && v == types.True
 }
 
-// Text evaluates an expression of type string. ok is false if it fails.
+// Text evaluates an expression of type string. If the evaluation fails, ok is false.
 func (x *Expr) Text(a *Activation) (string, bool) {
 	if x.joined != nil {
 		var buf [4]string
@@ -190,8 +191,8 @@ func (p *joint) of(a *Activation) string {
 	return p.text
 }
 
-// joints splits a concatenation of fields and constants into its parts. Most keys of signals have
-// this form. It returns nil for other expressions.
+// joints splits a concatenation of fields and constants into its parts. Most keys of signals have this form. For any
+// other expression, joints returns nil.
 func joints(vars *Vars, e ast.Expr) []joint {
 	switch e.Kind() {
 	case ast.LiteralKind:

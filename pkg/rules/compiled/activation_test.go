@@ -41,7 +41,8 @@ func testScope(t *testing.T) *Scope {
 	return s
 }
 
-// An event that does not match a condition's prefilter does not match the condition.
+// No condition may be true for an event that does not meet the condition's prefilter. The test tries random conditions
+// and events.
 func TestWhatFailsTheTestIsNotTrue(t *testing.T) {
 	s, r := testScope(t), rand.New(rand.NewPCG(7, 7))
 	spared, true_ := 0, 0
@@ -80,7 +81,7 @@ func TestWhatFailsTheTestIsNotTrue(t *testing.T) {
 	}
 }
 
-// A text that is joined without CEL equals the one that CEL gives.
+// A concatenation of fields and constants is joined without CEL. The result must equal CEL's result.
 func TestJoinedTextsAreWhatEvaluationGives(t *testing.T) {
 	s, r := testScope(t), rand.New(rand.NewPCG(8, 8))
 	for src, joined := range map[string]bool{

@@ -10,14 +10,15 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// Condition is the condition of a rule: on the event, or on each element of a list.
+// Condition is the condition of a rule. It is evaluated once for an event or, with for_each, for each element of a
+// list.
 type Condition struct {
 	When    *Expr
-	ForEach *Expr      // the list; nil: the condition is on the event
+	ForEach *Expr      // the list of for_each; nil: the condition is evaluated once for the event
 	Each    *goForEach // list and condition as Go functions, if both can be compiled
 }
 
-// NewCondition returns the condition for checked expressions. Either may be nil.
+// NewCondition returns the condition of a rule from the checked expressions of when and for_each. Either may be nil.
 func NewCondition(vars *Vars, when, forEach *Expr) Condition {
 	c := Condition{When: when, ForEach: forEach}
 	if when != nil && forEach != nil && forEach.Cost <= CostLimit {
@@ -26,7 +27,7 @@ func NewCondition(vars *Vars, when, forEach *Expr) Condition {
 	return c
 }
 
-// Prefilter returns the prefilter of the condition: a simpler condition that must hold if this one is true or fails.
+// Prefilter returns the prefilter of the condition: a simpler condition that holds whenever this one is true or fails.
 func (c *Condition) Prefilter(rd *PrefilterReader) *prefilter {
 	n := rd.Of(c.When.AST.Expr(), nil)
 	if c.ForEach == nil {
@@ -41,8 +42,8 @@ func (c *Condition) Prefilter(rd *PrefilterReader) *prefilter {
 	return n
 }
 
-// Items returns the values that the condition is evaluated for: the elements of for_each, or a
-// single null.
+// Items returns the values that the condition is evaluated for: the elements of the list in for_each or, without
+// for_each, a single null.
 func (c *Condition) Items(act *Activation) ([]ref.Val, error) {
 	if c.ForEach == nil {
 		return []ref.Val{types.NullValue}, nil
@@ -62,8 +63,8 @@ func (c *Condition) Items(act *Activation) ([]ref.Val, error) {
 	return out, nil
 }
 
-// remainder compiles the part of a condition that its prefilter does not decide. It returns nil if
-// that is not possible.
+// remainder compiles the part of a condition that its prefilter does not decide. If that part cannot be compiled to a
+// Go function, remainder returns nil.
 func (c *Condition) remainder(rd *PrefilterReader) FlagFunc {
 	if c.ForEach != nil || c.When.goFlag == nil || c.When.Cost > CostLimit {
 		return nil
@@ -92,8 +93,8 @@ func (c *Condition) remainder(rd *PrefilterReader) FlagFunc {
 // comparison.
 func (c *Condition) Interpret() { c.Each, c.When.goFlag = nil, nil }
 
-// EachHasGo reports whether Go functions evaluate the condition on the elements of a list.
+// EachHasGo reports whether the condition is on the elements of a list and is evaluated by Go functions.
 func (c *Condition) EachHasGo() bool { return c.Each != nil }
 
-// HasGo reports whether Go functions evaluate the condition.
+// HasGo reports whether the expression is a condition that is evaluated by Go functions.
 func (x *Expr) HasGo() bool { return x.goFlag != nil }

@@ -10,7 +10,7 @@ import (
 // The fields that have the content of an event.
 const (
 	contentText  = iota // the original content
-	contentViews        // the content's views; the first is the normal form
+	contentViews        // the views of the content, see package text; the first view is the normal form
 	contentArgs         // the arguments of an action
 	contentFields
 )
@@ -21,17 +21,18 @@ var contentNames = [contentFields]string{
 	contentArgs:  "action.text",
 }
 
-// contentIndex indexes the literals to find in an event's content. The fields with the content
-// share one table, and text that is in several of them is scanned once: an action's arguments are
-// also its text, and the normal form of most texts differs only in case and white space.
+// contentIndex indexes the literals to find in an event's content. The fields contentText, contentViews and contentArgs
+// share one table of literals. Often, several of these fields have the same text, and it is then scanned only once: an
+// action's arguments are also its text, and the normal form of most texts differs from the original only in case and
+// white space.
 type contentIndex struct {
 	literals *literals
 	lits     []literal
 	byText   map[string]int
 }
 
-// add adds an atom and reports whether it did. It refuses a literal that must be searched in the
-// original text because its white space may differ in the normal form.
+// add adds the atom that field name contains the literal lit. It reports whether it did. It refuses a literal with
+// white space that the normal form may change, because such a literal must be searched in the original text.
 func (c *contentIndex) add(name string, lit string, atom int32) bool {
 	f := slices.Index(contentNames[:], name)
 	if f < 0 || f != contentViews && !calm(lit) {
@@ -47,7 +48,8 @@ func (c *contentIndex) add(name string, lit string, atom int32) bool {
 	return true
 }
 
-// calm reports whether all white space in a lower-case text is single spaces between words.
+// calm reports whether the only white space in a lower-case text is single spaces between words. The normal form of the
+// text then has the same white space.
 func calm(s string) bool {
 	for i := range len(s) {
 		switch {
@@ -61,11 +63,10 @@ func calm(s string) bool {
 
 func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// alike compares a text with its normal form, the view. same reports whether they differ only in
-// case and white space. Then a calm literal in the text is also in the view, and a literal in the
-// view that contains no break is also in the text. A break is the position in the view of a space
-// for which the text has other white space, such as a tab or two spaces. alike appends the breaks
-// to breaks.
+// alike compares a text with its normal form, the view. same reports whether they differ only in case and white space.
+// Then a calm literal that the text contains is also in the view. A literal that the view contains is also in the text
+// if it contains no break. A break is the position in the view of a space for which the text has other white space,
+// such as a tab or two spaces. alike appends the breaks to breaks.
 func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 	i, j := 0, 0
 	for i < len(text) {
@@ -87,7 +88,7 @@ func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 		switch {
 		case i == from:
 			return false, breaks
-		case from == 0 || i == len(text): // leading or trailing space, which the view does not have
+		case from == 0 || i == len(text): // the text begins or ends with space, which the view does not have
 		case space(text[from-1]): // the first of several white space characters
 			breaks = append(breaks, int32(j-1))
 		case j < len(view) && view[j] == ' ':
@@ -100,7 +101,7 @@ func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 	return j == len(view), breaks
 }
 
-// match finds the atoms that hold for a content.
+// match finds the atoms of these fields that hold for the event's content.
 func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 	text, views, args := in.Content.Text, in.Content.Views, in.Action.Text
 	if !is(text, args) {
@@ -112,7 +113,7 @@ func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 		same |= 1 << contentArgs
 	}
 	t.breaks = t.breaks[:0]
-	few := c.literals.few() // then searching each text costs less than comparing the two
+	few := c.literals.few() // with few literals, searching each text costs less than comparing the text with its view
 	if few {
 		t.scan(c, text, same)
 	}
@@ -135,13 +136,13 @@ func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 	}
 }
 
-// is reports whether two strings are the same memory.
+// is reports whether two strings have the same bytes in memory, so that scanning one of them is enough.
 func is(s, t string) bool {
 	return len(s) == len(t) && unsafe.StringData(s) == unsafe.StringData(t)
 }
 
-// scan finds literals in a text. on is a bit set of the fields that have this text. t.breaks has
-// the positions at which the original content has other white space.
+// scan finds literals in a text. on is a bit set of the fields that have this text. t.breaks has the breaks: the
+// positions at which the original content has other white space than the view.
 func (t *Lookup) scan(c *contentIndex, s string, on int) {
 	skip := func(l *literal) bool {
 		for f, a := range l.atoms {

@@ -9,8 +9,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// A search of a content finds the same as a search of each of its fields, whatever white space the
-// text has.
+// contentIndex scans text that several fields share only once. For each literal and field, it must give the same result
+// as strings.Contains, whatever white space the text has.
 func TestTheContentIsFoundInAsItsFieldsAre(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	letters := []string{"a", "b", "A", "c", " ", " ", "\n", "\t", "é", "-"}
@@ -25,7 +25,7 @@ func TestTheContentIsFoundInAsItsFieldsAre(t *testing.T) {
 	for range 3000 {
 		n := len(letters)
 		if r.IntN(2) == 0 {
-			letters = letters[:8] // ASCII only: the view equals the text except for case and space
+			letters = letters[:8] // only ASCII letters, so that the view differs from the text only in case and white space
 		}
 		in := signals.NewInput()
 		in.Content.Text = random(r.IntN(60))
@@ -60,7 +60,8 @@ func TestTheContentIsFoundInAsItsFieldsAre(t *testing.T) {
 			for _, s := range [contentFields][]string{{in.Content.Text}, in.Content.Views, {in.Action.Text}}[fields[int32(i)]] {
 				want = want || strings.Contains(lowerASCII(s), a.literal)
 			}
-			// Of two atoms for one literal and field the last is stored. An index has only one.
+			// The test may make two atoms for the same literal and field, and then only the last one is stored. Skip
+			// the other one. A real index has only one such atom.
 			if kept := c.lits[c.byText[a.literal]].atoms[fields[int32(i)]]; kept != int32(i) {
 				continue
 			}

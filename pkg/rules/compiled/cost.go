@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// CostLimit is the cost limit of one expression in CEL's units: about one per operation, and
-	// one per ten bytes of text.
+	// CostLimit is the maximum cost of one evaluation of an expression, in CEL's units. CEL counts about one unit per
+	// operation, and one per ten bytes of text.
 	CostLimit = 25_000_000
 	// maxSource is the longest text that the parser accepts. The definition of a list or
 	// macro may be longer than maxExpr.
@@ -20,8 +20,8 @@ const (
 	maxExpr = 8 << 10
 )
 
-// Dynamic reports whether an expression reads values of unlimited size. Its cost is then known only
-// from counting during evaluation.
+// Dynamic reports whether an expression reads values of unlimited size. The cost of such an expression cannot be
+// estimated, so it must be counted during evaluation.
 func Dynamic(a *ast.AST) (found bool) {
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch QualifiedName(e) {

@@ -9,8 +9,8 @@ import (
 	"cel.dev/cel-go/common/ast"
 )
 
-// Declare adds a declared signal to the names of the scope and sets its expressions. when and value
-// may be nil.
+// Declare adds a signal that a pack declares to the names of the scope. It sets the signal's expressions. when and
+// value may be nil.
 func (s *Scope) Declare(d *signals.Declared, doc string, key, when, value *Expr, steps []*Expr) error {
 	d.Key = &signalExpr{key, nil}
 	if when != nil {
@@ -41,7 +41,7 @@ func (s *Scope) Declare(d *signals.Declared, doc string, key, when, value *Expr,
 	return nil
 }
 
-// UsesDeclared returns the name of a declared signal that the expression uses, or "".
+// UsesDeclared returns the name of a declared signal that the expression uses, or "" if it uses none.
 func (s *Scope) UsesDeclared(x *Expr) (name string) {
 	vars := s.Vars
 	base := len(BaseVars().List)

@@ -24,12 +24,12 @@ type variable struct {
 	Type   *cel.Type
 	GoType reflect.Type
 	Doc    string
-	// field is the index path in signals.Input; nil for signals.
+	// field is the path to the value in signals.Input, as indexes of fields. For a signal, it is nil.
 	field  []int
 	Signal *signals.Definition
 }
 
-// Vars are all names of a rule set, with indexes.
+// Vars has the names that the expressions of a rule set may use. Each name has a number, its index in List.
 type Vars struct {
 	List   []*variable
 	Number map[string]int
@@ -46,8 +46,8 @@ func (t *Vars) add(v *variable) {
 	t.List = append(t.List, v)
 }
 
-// nativeTypes returns the struct types of the base variables and of the elements of their
-// lists, in the order of the variables.
+// nativeTypes returns the struct types of the base variables. For a list, that is the type of its elements. The order
+// is that of the variables.
 var nativeTypes = sync.OnceValue(func() []reflect.Type {
 	var out []reflect.Type
 	for _, v := range BaseVars().List {
@@ -62,7 +62,8 @@ var nativeTypes = sync.OnceValue(func() []reflect.Type {
 	return out
 })
 
-// BaseVars returns the names that every rule set knows.
+// BaseVars returns the names that the expressions of every rule set may use: the fields of the input and the built-in
+// signals.
 var BaseVars = sync.OnceValue(func() *Vars {
 	t := &Vars{Number: make(map[string]int)}
 	in := reflect.TypeFor[signals.Input]()
@@ -114,8 +115,8 @@ func celType(t reflect.Type) *cel.Type {
 	return cel.StringType
 }
 
-// BaseEnv returns the typed CEL environment of all expressions. Qualified names are variables and
-// not fields of messages, so that reading one takes a single lookup.
+// BaseEnv returns the typed CEL environment of all expressions. A qualified name such as action.level is a variable,
+// and not a field of a message. So reading it takes a single lookup.
 var BaseEnv = sync.OnceValues(func() (*cel.Env, error) {
 	native := []any{ext.ParseStructTag("cel")}
 	for _, t := range nativeTypes() {
@@ -134,13 +135,13 @@ var BaseEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(opts...)
 })
 
-// Scope has the names that expressions of one pack may use: the environment, and the lists and
-// macros, which are expanded before planning.
+// Scope has the names that expressions of one pack may use: the names of the environment, and the pack's lists and
+// macros. Lists and macros are replaced by their definitions before an expression is planned.
 type Scope struct {
 	Env  *cel.Env
 	Vars *Vars
 	Defs map[string]*cel.Ast // lists and macros, by name
-	Used *usage              // names that expressions used so far; set while a rule set is compiled
+	Used *usage              // names that the expressions compiled so far have used
 }
 
 // NewScope returns a scope without lists and macros.
@@ -165,8 +166,8 @@ type usage struct {
 	Vars map[string]bool
 }
 
-// Define adds a list or macro. The checker sees its name as a variable. Its expression
-// replaces the name in every expression of the scope.
+// Define adds a list or macro. CEL's checker takes the name of the list or macro for a variable. In every expression of
+// the scope, the name is then replaced by src.
 func (s *Scope) Define(name, src string, typ *cel.Type) error {
 	a, err := s.Check(src, typ)
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *Scope) Define(name, src string, typ *cel.Type) error {
 	return nil
 }
 
-// Clone returns a copy of the scope, to which a pack can add its names.
+// Clone returns a copy of the scope. A pack can add its names to the copy.
 func (s *Scope) Clone() *Scope {
 	return &Scope{Env: s.Env, Vars: s.Vars, Defs: maps.Clone(s.Defs), Used: s.Used}
 }
@@ -194,15 +195,16 @@ type Expr struct {
 	Source string
 	AST    *ast.AST // with lists and macros expanded
 	fast   cel.Program
-	// tracked returns the CEL program that counts the cost of the evaluation. It is compiled at its first use.
+	// tracked returns a CEL program that counts the cost of an evaluation. The program is planned when it is first
+	// used.
 	tracked func() (cel.Program, error)
-	Cost    uint64   // upper bound of the cost; above CostLimit if the cost must be counted
+	Cost    uint64   // upper bound of the cost; if it is above CostLimit, the cost must be counted
 	joined  []joint  // parts of a concatenation of fields
-	goFlag  FlagFunc // the condition as a Go function, or nil
-	goText  textFunc // the text as a Go function, or nil
+	goFlag  FlagFunc // Go function for the value, if the expression is a condition that can be compiled, else nil
+	goText  textFunc // Go function for the value, if the expression is a text that can be compiled, else nil
 }
 
-// Compile checks and plans an expression. Its error marks the place with a caret.
+// Compile checks an expression, whose type must be want, and plans it. Its error marks the faulty place with a caret.
 func (s *Scope) Compile(src string, want *cel.Type) (*Expr, error) {
 	if len(src) > maxExpr {
 		return nil, fmt.Errorf(
@@ -236,7 +238,7 @@ func (s *Scope) Compile(src string, want *cel.Type) (*Expr, error) {
 	return x, nil
 }
 
-// Check parses and checks an expression, and expands its lists and macros.
+// Check parses an expression and checks its type. It replaces the names of lists and macros by their definitions.
 func (s *Scope) Check(src string, want *cel.Type) (*cel.Ast, error) {
 	a, iss := s.Env.Compile(src)
 	if iss.Err() != nil {
@@ -260,7 +262,7 @@ func (s *Scope) Check(src string, want *cel.Type) (*cel.Ast, error) {
 	return a, nil
 }
 
-// QualifiedName returns the dotted name that an expression consists of, or "".
+// QualifiedName returns the dotted name if an expression is only a dotted name, and otherwise "".
 func QualifiedName(e ast.Expr) string {
 	switch e.Kind() {
 	case ast.IdentKind:

@@ -10,7 +10,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// costError returns an error that marks the most expensive loop with a caret.
+// costError returns the error that an expression is too expensive. It marks the most expensive loop with a caret.
 func costError(src string, a *cel.Ast, c uint64) error {
 	rep := a.NativeRep()
 	var place int64
@@ -36,7 +36,8 @@ func costError(src string, a *cel.Ast, c uint64) error {
 	}
 }
 
-// planError returns an error that marks the regular expression because of which planning failed.
+// planError returns the error that an expression could not be planned. It marks the regular expression that is the
+// cause.
 func planError(src string, a *cel.Ast, err error) error {
 	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "matches" {
@@ -78,7 +79,7 @@ func (e *Faults) Error() string {
 	return b.String()
 }
 
-// Within returns the place of the first fault.
+// Within returns the place of the first fault: its line and column.
 func (e *Faults) Within() (line, column int) { return e.All[0].Line, e.All[0].Column }
 
 func celError(src string, iss *cel.Issues) error {
@@ -92,12 +93,13 @@ func celError(src string, iss *cel.Issues) error {
 	return e
 }
 
-// otherOps matches operators of other languages, and inCEL gives their CEL equivalents.
+// otherOps matches operators of other languages that CEL does not have. inCEL has the CEL operator for each.
 var otherOps = regexp.MustCompile(`^\s*(=|and|or|not)(?:[^=\w]|$)`)
 
 var inCEL = map[string]string{"=": "==", "and": "&&", "or": "||", "not": "!"}
 
-// operatorHint returns a hint if a syntax error is at, or after, an operator of another language.
+// operatorHint returns a hint that names the right CEL operator, if a syntax error is at or after an operator of
+// another language. Otherwise it returns "".
 func operatorHint(src string, x *cel.Error) string {
 	lines := strings.Split(src, "\n")
 	line, col := x.Location.Line(), x.Location.Column()
@@ -127,7 +129,8 @@ func caret(src string, line, col int) string {
 	return fmt.Sprintf("\n    %s\n    %s^", lines[line-1], strings.Repeat(" ", max(col, 0)))
 }
 
-// Constants returns the constant texts that an expression can stand for.
+// Constants returns the constant texts that can be the value of an expression. vars has the possible texts of
+// variables.
 func Constants(e ast.Expr, vars map[string][]string) []string {
 	switch e.Kind() {
 	case ast.LiteralKind:

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Field is one name that expressions may use.
+// Field describes one name that expressions may use.
 type Field struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
 	Doc  string `json:"doc,omitempty"`
 }
 
-// Fields lists the names of the environment with their types, generated from the Go types.
+// Fields lists the names that every expression may use, with their types. The list is made from the Go types.
 func Fields() []Field {
 	var out []Field
 	for _, v := range BaseVars().List {
@@ -54,7 +54,7 @@ func Functions() []string {
 	return slices.Compact(out)
 }
 
-// TypeName returns the name of a type for people.
+// TypeName returns the name of a type as it is shown to people.
 func TypeName(t reflect.Type) string {
 	switch {
 	case t.Kind() == reflect.Pointer:

@@ -11,18 +11,16 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// goExpr is an expression compiled to Go functions that call each other. They read Go values
-// directly, without CEL's boxing, name lookup and overload resolution. Only the part of the
-// language that most conditions use is compiled. CEL is the reference and evaluates all other
-// expressions.
+// goExpr is an expression compiled to Go functions that call each other. They read Go values directly, without CEL's
+// boxing, name lookup and overload resolution. Only the part of the language that most conditions use is compiled. CEL
+// is the reference and evaluates all other expressions.
 //
-// Each function reports whether it has a value. If CEL fails or may fail, the function has no
-// value, and CEL evaluates the whole expression. So a goExpr never decides about an error. Go
-// functions and CEL both ignore operands that && and || short-circuit.
-// TestClosuresAreWhatEvaluationGives compares their results.
+// Each function reports whether it has a value. If CEL fails or may fail, the function has no value, and CEL evaluates
+// the whole expression. So a goExpr never decides about an error. Like CEL, the functions ignore the errors of operands
+// that && and || short-circuit. TestClosuresAreWhatEvaluationGives compares the results of Go functions and CEL.
 //
-// A goExpr does not count its cost. It is used only if the estimate proves that the cost limit
-// holds. Explanations, coverage and the console always use CEL.
+// A goExpr does not count its cost. It is used only if the estimate proves that the cost limit holds. Explanations,
+// coverage and the console always use CEL.
 type goExpr struct {
 	typ    reflect.Type // string, int64, float64, bool, *T, []string or []*T
 	Flag   FlagFunc
@@ -32,7 +30,7 @@ type goExpr struct {
 	rec    recFunc
 	texts  textsFunc
 	Recs   recsFunc
-	isLoop bool   // the expression is a loop variable with a structure
+	isLoop bool   // the expression is a loop variable whose value is a structure
 	slot   int    // of the loop variable
 	isText bool   // the expression is a constant text
 	con    string // the constant text
@@ -42,7 +40,7 @@ type goExpr struct {
 	nums   []int64  // constant integers
 }
 
-// FlagFunc is a compiled condition. ok is false if CEL must decide.
+// FlagFunc is a condition compiled to a Go function. If ok is false, CEL must evaluate the condition.
 type FlagFunc func(*Activation) (v, ok bool)
 
 type (
@@ -71,8 +69,8 @@ var (
 	textsType = reflect.TypeFor[[]string]()
 )
 
-// Upper bounds for costs that CEL cannot estimate, because it does not know the type of the
-// variable `it`. These bounds are not lower than the costs that CEL counts.
+// Upper bounds for costs that CEL cannot estimate, because it does not know the type of `it`, the variable of for_each.
+// The bounds are never lower than the costs that CEL counts.
 const (
 	costNode = 100
 	costText = signals.BoundText / 5 // two texts, one unit per ten bytes
@@ -81,33 +79,33 @@ const (
 // goCompiler compiles checked expressions to Go functions.
 type goCompiler struct {
 	vars  *Vars
-	it    reflect.Type // type of the element of for_each; nil: unknown
+	it    reflect.Type // type of the elements of the list in for_each; nil if unknown
 	loops map[string]binder
 	depth int
-	cost  uint64 // upper bound, for inputs within the estimated sizes
+	cost  uint64 // upper bound of the cost, for inputs within the sizes for which costs are estimated
 	times uint64 // how often the current part is evaluated
 }
 
-// binder is the slot and type of a loop variable.
+// binder has the slot in Activation.Loops and the type of a loop variable.
 type binder struct {
 	slot int
 	typ  reflect.Type
 }
 
-// compileGo compiles an expression. It returns nil if only CEL can evaluate it.
+// compileGo compiles an expression to Go functions. If only CEL can evaluate the expression, it returns nil.
 func compileGo(vars *Vars, e ast.Expr) *goExpr {
 	c := goCompiler{vars: vars, times: 1}
 	return c.of(e)
 }
 
-// goForEach is a rule's condition over the elements of a list.
+// goForEach has a rule's list in for_each and its condition on the elements, as Go functions.
 type goForEach struct {
 	List *goExpr
 	When *goExpr
 }
 
-// compileForEach compiles a list and a condition on its elements. It returns nil if only CEL can
-// evaluate them.
+// compileForEach compiles a list and a condition on its elements. If only CEL can evaluate one of them, compileForEach
+// returns nil.
 func compileForEach(vars *Vars, list, when ast.Expr) *goForEach {
 	c := goCompiler{vars: vars, times: 1}
 	l := c.of(list)
@@ -220,7 +218,7 @@ func (c *goCompiler) name(name string) *goExpr {
 	return signal(i, v.GoType)
 }
 
-// bound compiles a read of a loop variable.
+// bound compiles a read of the loop variable that b describes.
 func bound(b binder) *goExpr {
 	slot, out := b.slot, &goExpr{typ: b.typ}
 	if b.typ == textType {
@@ -242,13 +240,13 @@ func input(v *variable) *goExpr {
 	return fieldOf(&goExpr{}, offsetOf(v), v.GoType)
 }
 
-// offsetOf returns the position of a field in the input.
+// offsetOf returns the offset in bytes of a variable's field in signals.Input.
 func offsetOf(v *variable) uintptr {
 	t := reflect.TypeFor[signals.Input]().Field(v.field[0])
 	return t.Offset + t.Type.Field(v.field[1]).Offset
 }
 
-// member compiles a read of a structure's field, given its CEL name.
+// member compiles a read of a field of a structure. name is the field's name in CEL.
 func (c *goCompiler) member(of *goExpr, name string) *goExpr {
 	if of == nil || of.rec == nil {
 		return nil
@@ -262,7 +260,8 @@ func (c *goCompiler) member(of *goExpr, name string) *goExpr {
 	return nil
 }
 
-// fieldOf compiles a read of the field at an offset in a structure, or in the input if `of` is empty.
+// fieldOf compiles a read of the field of type t at offset off. The field is in the structure `of`, or in the input if
+// `of` is empty.
 func fieldOf(of *goExpr, off uintptr, t reflect.Type) *goExpr {
 	out := &goExpr{typ: t}
 	switch {
@@ -344,7 +343,8 @@ func asserted[T any](i int) func(*Activation) (T, bool) {
 	}
 }
 
-// records returns the elements of a list of structures of a type.
+// records returns pointers to the elements of x, a list of structures of type t. If x is no such list, the bool is
+// false.
 func records(x any, t reflect.Type) ([]unsafe.Pointer, bool) {
 	v := reflect.ValueOf(x)
 	if v.Type() != t {

@@ -81,7 +81,7 @@ func (c *goCompiler) format(e ast.CallExpr) *goExpr {
 		}
 	}
 	if len(args) > 0 {
-		return nil // CEL may be able to evaluate the remaining arguments
+		return nil // there are arguments that Go functions cannot format; leave the expression to CEL
 	}
 	c.spend(costText)
 	return &goExpr{typ: textType, text: func(a *Activation) (string, bool) {
@@ -205,9 +205,9 @@ func (c *goCompiler) binary(fn string, x, y *goExpr) *goExpr {
 	return nil
 }
 
-// both returns x || y if or is true, and x && y if it is false. It does not evaluate y if x alone
-// decides the result; CEL then returns the same result for every y. If x has no value, the result
-// has none either, and CEL evaluates the whole expression.
+// both returns x || y if or is true, and x && y if it is false. If x alone decides the result, y is not evaluated. That
+// is right because CEL then returns the same result for every y, even if y fails. If x has no value, the result has
+// none, and CEL evaluates the whole expression.
 func both(x, y FlagFunc, or bool) *goExpr {
 	return flagOf(func(a *Activation) (bool, bool) {
 		if v, ok := x(a); v == or || !ok {
@@ -217,8 +217,8 @@ func both(x, y FlagFunc, or bool) *goExpr {
 	})
 }
 
-// element returns an element of a list. If the index is out of range, it has no value, and
-// CEL evaluates the expression and reports the error.
+// element compiles a read of element i of a list. If i is out of range, the compiled function has no value, so that CEL
+// evaluates the expression and reports the error.
 func element[T any](list func(*Activation) ([]T, bool), i int64) func(*Activation) (T, bool) {
 	return func(a *Activation) (v T, ok bool) {
 		l, ok := list(a)
@@ -265,7 +265,7 @@ func chosen[T any](when FlagFunc, x, y func(*Activation) (T, bool)) func(*Activa
 	}
 }
 
-// texts2 returns a predicate over two texts. The second is usually constant.
+// texts2 compiles a condition on two texts. f is the condition. The second text is usually constant.
 func texts2(x, y *goExpr, f func(s, t string) bool) *goExpr {
 	s, t := x.text, y.text
 	if y.isText {
@@ -310,7 +310,7 @@ func (c *goCompiler) equal(x, y *goExpr, want bool) *goExpr {
 	return nil
 }
 
-// two returns a predicate over two values of the same type.
+// two compiles a condition on two values of the same type. f is the condition.
 func two[T any](x, y func(*Activation) (T, bool), f func(v, w T) (bool, bool)) *goExpr {
 	return flagOf(func(a *Activation) (bool, bool) {
 		v, ok := x(a)
@@ -363,8 +363,8 @@ func ordered[T int64 | float64 | string](fn string) func(v, w T) bool {
 	return func(v, w T) bool { return v >= w }
 }
 
-// arithmetic compiles operations on texts, and on integers that cannot overflow. CEL reports the
-// error in all other cases.
+// arithmetic compiles operations on texts, and on integers that cannot overflow. All other operations are left to CEL,
+// which reports an overflow as an error.
 func (c *goCompiler) arithmetic(fn string, x, y *goExpr) *goExpr {
 	if fn == operators.Add && x.text != nil && y.text != nil {
 		c.spend(costText)
@@ -410,7 +410,7 @@ func (c *goCompiler) arithmetic(fn string, x, y *goExpr) *goExpr {
 	}}
 }
 
-// in compiles the search for a value in a list.
+// in compiles an expression that reports whether a list has a value.
 func (c *goCompiler) in(x, list *goExpr) *goExpr {
 	switch {
 	case x.text != nil && list.list != nil:

@@ -16,8 +16,8 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// conditionOf returns a random condition. Some parts are compiled to Go, some are left to CEL, and
-// some fail. Elements of loops occur in it.
+// conditionOf returns the source of a random condition. Some of its parts can be compiled to Go, some can only be
+// evaluated by CEL, and some fail. vars are the loop variables that it may use.
 func conditionOf(r *rand.Rand, depth int, vars ...string) string {
 	pick := func(s ...string) string { return s[r.IntN(len(s))] }
 	word := func() string { return fmt.Sprintf("%q", randomrules.Words[r.IntN(len(randomrules.Words))]) }
@@ -91,7 +91,8 @@ func conditionOf(r *rand.Rand, depth int, vars ...string) string {
 	return list() + ".size()" + cmp() + num()
 }
 
-// A compiled expression gives what CEL gives; where CEL fails, it gives unknown.
+// Go functions compiled from random conditions must give the value that CEL gives. If CEL fails, they must give no
+// value.
 func TestClosuresAreWhatEvaluationGives(t *testing.T) {
 	s, r := testScope(t), rand.New(rand.NewPCG(11, 11))
 	n := 1500
@@ -144,7 +145,7 @@ func TestClosuresAreWhatEvaluationGives(t *testing.T) {
 	}
 }
 
-// Every field that a compiled expression reads is the one that package reflect finds.
+// A compiled expression reads fields by offset. For every field, it must read the value that package reflect reads.
 func TestClosuresReadTheFieldThatTheyName(t *testing.T) {
 	vars, r := BaseVars(), rand.New(rand.NewPCG(13, 13))
 	act := NewActivation(vars)

@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// loop compiles exists, all, or a filter of texts.
+// loop compiles the loops exists and all, and a filter whose elements are texts.
 func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	if e.HasIterVar2() || e.LoopStep().Kind() != ast.CallKind || e.Result().Kind() != ast.IdentKind ||
 		e.Result().AsIdent() != e.AccuVar() || c.depth == maxNested {
@@ -31,7 +31,7 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	}
 	outer, times := c.loops, c.times
 	c.depth++
-	slot := c.depth // slot 0 is the variable `it` of for_each
+	slot := c.depth // slot 0 is that of `it`, the variable of for_each
 	c.loops = make(map[string]binder, len(outer)+1)
 	for name, b := range outer {
 		c.loops[name] = b
@@ -101,9 +101,9 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	})
 }
 
-// loopCondition returns the condition on an element, or nil if only CEL can evaluate the loop. A
-// filter keeps the elements for which the condition is true. Another loop ends at the first element
-// for which the condition equals end.
+// loopCondition returns the condition that a loop tests on each element. If only CEL can evaluate the loop, cond is
+// nil. filter is set for a filter, which keeps the elements for which the condition is true. Any other loop ends at the
+// first element for which the condition equals end.
 func loopCondition(e ast.ComprehensionExpr) (cond ast.Expr, end, filter bool) {
 	step := e.LoopStep().AsCall()
 	accu := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == e.AccuVar() }
@@ -123,7 +123,7 @@ func loopCondition(e ast.ComprehensionExpr) (cond ast.Expr, end, filter bool) {
 	return nil, false, false
 }
 
-// keeps reports whether x appends the element to the list so far.
+// keeps reports whether x, the step of a filter's loop, appends the element to the list of the elements kept so far.
 func keeps(x ast.Expr, accu func(ast.Expr) bool, element string) bool {
 	if x.Kind() != ast.CallKind || x.AsCall().FunctionName() != operators.Add {
 		return false

@@ -12,8 +12,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// Index finds the rules of one kind of event whose conditions may be true for an event. It is an
-// optimization only: conditions that it leaves out would be false.
+// Index finds the rules of one kind of event whose conditions may be true for an event. It is only an optimization: the
+// conditions of the rules that it leaves out are false for the event.
 type Index struct {
 	conds      []*Condition
 	prefilters []*prefilter // by rule
@@ -24,10 +24,10 @@ type Index struct {
 	// They are compiled in order, so that the functions of a rule are close to each other in
 	// memory.
 	Remainders []FlagFunc
-	// By atom and by predicate: the rules whose prefilters are checked if it holds.
+	// byAtom and byPred have, for an atom or predicate, the rules whose prefilters must be checked if it holds.
 	byAtom [][]int32
 	byPred map[int32][]int32
-	eager  []int32 // the keys of byPred, which are evaluated for every event
+	eager  []int32 // the predicates that are keys of byPred; they are evaluated for every event
 
 	atoms   []atom
 	preds   []pred
@@ -38,38 +38,41 @@ type Index struct {
 
 // fieldIndex has the atoms of one field.
 type fieldIndex struct {
-	f       field
-	form    form
-	at      uintptr  // position of the field in the input
-	isFlag  [2]int32 // by false and true; -1: no atom
-	isNum   map[int64]int32
-	isText  map[string]int32
-	sizes   uint64           // bits of the lengths of the keys of isText; the highest bit is for all longer ones
-	few     []textAtom       // the keys of isText, if there are few
-	begins  *[256][]textAtom // atoms for the beginning of a text, by its first byte in lower case; nil if there is none
-	literal *literals        // nil if no literal is searched
+	f      field
+	form   form
+	at     uintptr  // position of the field in the input
+	isFlag [2]int32 // by false and true; -1: no atom
+	isNum  map[int64]int32
+	isText map[string]int32
+	// Lengths of the keys of isText, one bit for each length; the highest bit is for all longer keys.
+	sizes uint64
+	few   []textAtom // the keys of isText with their atoms, if there are few
+	// Atoms that a text begins with something, by the first byte in lower case; nil if there is none.
+	begins  *[256][]textAtom
+	literal *literals // nil if no literal is searched
 }
 
-// textAtom is an atom of a field: it equals a text, or begins with it.
+// textAtom is an atom of a field: the field equals text or, in begins, begins with text.
 type textAtom struct {
 	text string
 	atom int32
 }
 
-// fewTexts is the number of texts of a field up to which they are compared one by one.
+// fewTexts is a number of texts. If a field is compared with at most that many texts, they are compared one by one.
 const fewTexts = 16
 
-// mostBeginnings is the number of beginnings of a field up to which they are compared one by one.
+// mostBeginnings is a number of beginnings. If a field is tested for at most that many beginnings, they are compared
+// one by one.
 const mostBeginnings = 32
 
-// sizeBit returns the bit of a text's length.
+// sizeBit returns the bit for the length of s in fieldIndex.sizes.
 func sizeBit(s string) uint64 { return 1 << min(len(s), 63) }
 
-// predCost is the cost of a predicate, in atoms, when the atoms or predicates that lead to a rule
-// are chosen. A predicate is evaluated for every event.
+// predCost is the cost of a predicate when Access chooses how the index finds a rule. The unit is the cost of an atom.
+// It is high because a predicate in the index is evaluated for every event.
 const predCost = 1000
 
-// NewIndex indexes conditions. Afterwards a condition is identified by its index in conds.
+// NewIndex indexes conditions. The index identifies a condition by its position in conds.
 func NewIndex(vars *Vars, conds []*Condition) *Index {
 	r := NewPrefilterReader(vars)
 	x := &Index{conds: conds, byPred: make(map[int32][]int32)}
@@ -201,8 +204,8 @@ func countUse(n *prefilter, use []int) {
 }
 
 // Access returns the cheapest way in which an index can find a prefilter: a set of atoms and predicates of which at
-// least one holds if the prefilter holds. It also returns the cost of the set. An atom costs as much as it has uses
-// (use), and a predicate costs predCost. The cost is negative if there is no such set.
+// least one holds if the prefilter holds. It also returns the cost of the set. The cost of an atom is the number of its
+// uses, which is in use. The cost of a predicate is predCost. If there is no such set, the cost is negative.
 func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	switch n.Op {
 	case OpNever:
@@ -235,14 +238,14 @@ func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	return nil, -1
 }
 
-// Lookup has the buffers of a lookup. It is reused.
+// Lookup has the buffers for looking up events in an index. It is used for one event after another.
 type Lookup struct {
 	x     *Index
 	act   *Activation
 	gen   uint32
-	atoms []uint32 // by atom: the last lookup in which it held
-	preds []uint32 // by predicate: twice the last lookup that evaluated it, plus one if it held
-	seen  []uint32 // by rule: the last lookup that checked it
+	atoms []uint32 // by atom: number of the last lookup in which the atom held
+	preds []uint32 // by predicate: twice the number of the last lookup that evaluated it, plus one if it held
+	seen  []uint32 // by rule: number of the last lookup that checked it
 	found []int32  // atoms that hold
 	out   []int32
 
@@ -259,7 +262,7 @@ func NewLookup(x *Index) *Lookup {
 	}
 }
 
-// Candidates returns the rules that may fire, in order.
+// Candidates returns the rules whose conditions may be true for the event, in the order of the rules.
 func (t *Lookup) Candidates(act *Activation) []int32 {
 	if t.gen++; t.gen >= 1<<30 {
 		clear(t.atoms)
@@ -288,7 +291,7 @@ func (t *Lookup) Candidates(act *Activation) []int32 {
 	return t.out
 }
 
-// met reports whether an atom was found to hold.
+// met reports whether an atom holds in the current lookup.
 func (t *Lookup) met(a int32) bool { return t.atoms[a] == t.gen }
 
 func (t *Lookup) hit(a int32) {
@@ -309,7 +312,7 @@ func (t *Lookup) look(rules []int32) {
 	}
 }
 
-// node is a part of a prefilter in an array. Its children follow it.
+// node is a part of a prefilter. All parts are in one array, in which the children of a node come after it.
 type node struct {
 	op   prefilterOp
 	atom int32
@@ -326,7 +329,7 @@ func flatten(out []node, n *prefilter) []node {
 	return out
 }
 
-// holds reports whether a prefilter holds for an event.
+// holds reports whether the prefilter at node i holds for the current event.
 func (t *Lookup) holds(nodes []node, i int32) bool {
 	switch n := &nodes[i]; n.op {
 	case opAtom:
@@ -365,7 +368,7 @@ func (t *Lookup) pred(n int32) bool {
 	return ok
 }
 
-// match finds the atoms of a field that hold for an event.
+// match finds the atoms of this field that hold for an event.
 func (fi *fieldIndex) match(event *signals.Input, t *Lookup) {
 	in := unsafe.Pointer(event)
 	switch fi.form {
@@ -432,8 +435,8 @@ func size(v ref.Val) (int64, bool) {
 	return 0, false
 }
 
-// MatchedView returns the name of the first view that has a text or a marker which condition
-// number cond looks for. It returns "" if no view has one.
+// MatchedView returns the name of the first view in which a text or a marker was found that condition number cond looks
+// for. If no view has one, it returns "".
 func (x *Index) MatchedView(vars *Vars, cond int, in *signals.Input) (found string) {
 	var walk func(n *prefilter)
 	walk = func(n *prefilter) {

@@ -9,21 +9,21 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// literals finds which of many literals are in a text, ignoring ASCII case, in one pass. A filter
-// of a few KiB, which fits into the cache for any number of literals, rules out a literal at nearly
-// every position. The remaining positions are looked up and compared.
+// literals finds which of many literals are in a text, ignoring ASCII case, in one pass. At nearly every position, a
+// filter tells that no literal is there. The filter has a few KiB, so it fits into the processor's cache for any number
+// of literals. The remaining positions are looked up and compared.
 //
-// In a literal of eleven bytes or more, one of four adjacent windows of eight bytes begins at a
-// multiple of four, wherever the literal is in the text. The index long has these windows and is
-// checked at every fourth position only. Shorter literals have windows of three to five bytes,
-// which are checked at as many positions as the shortest literal requires.
+// In a literal of eleven bytes or more, one of four adjacent windows of eight bytes begins at a multiple of four,
+// wherever the literal is in the text. The index long has these windows and is checked at every fourth position only.
+// Shorter literals have windows of three to five bytes, which are checked at as many positions as the shortest literal
+// requires.
 //
-// An Aho–Corasick automaton of ten thousand literals has about 200,000 states and misses the cache
-// at every byte. See docs/decisions/0009.
+// An Aho–Corasick automaton of ten thousand literals has about 200,000 states and misses the cache at every byte. See
+// docs/decisions/0009.
 type literals struct {
 	long, short, three grams
 	lits               []literal
-	marks              []mark // one per literal, if there are few literals
+	marks              []mark // the mark of each literal, if there are few literals
 }
 
 // mark is a byte of a literal that is rare in texts, and its position in the literal.
@@ -32,37 +32,40 @@ type mark struct {
 	at int
 }
 
-// literal is a text to find in fields.
+// literal is a text to find in the fields of an event.
 type literal struct {
-	text  string               // lower case
-	atoms [contentFields]int32 // atoms by field of the content; in other fields only the first is used
+	text string // lower case
+	// For a field of the content: atoms by field; for another field, only the first element is used.
+	atoms [contentFields]int32
 }
 
-// grams is an index of windows of one size.
+// grams is an index of windows of the literals. A window is a part of a literal. All windows of a grams have the same
+// size.
 type grams struct {
 	n      int
 	size   int  // size of a window in bytes
-	stride int  // windows that begin at multiples of it are checked
+	stride int  // a text is checked at positions that are multiples of stride
 	cut    uint // shift that extracts a window from eight bytes
 	shift  uint // shift from a hash to a slot
 	filter filter
-	// beside has the hashes of windows together with the two bytes behind or before them in
-	// their literals. It rules out most windows of a text that occur in a literal by chance.
-	// It is empty if any window has no two such bytes.
+	// beside has the hashes of windows together with the two bytes behind or before them in their literals. It rules
+	// out most windows of a text that occur in a literal by chance. If some window has no two bytes behind or before
+	// it, beside is empty.
 	beside filter
-	// quick has a bit for each window of four bytes, if there are few. It is tested for eight windows at once.
+	// quick has a bit for each window, if windows have four bytes and are few. It tests eight windows of a text at
+	// once.
 	quick *quickFilter
-	// slots is a hash table with open addressing over known, small enough for the CPU's
-	// caches. The lowest bits of a slot are the number of a window, from 1, and the others
-	// are bits of its hash. 0 means free.
+	// slots is a hash table with open addressing over known, small enough for the CPU's caches. The lowest bits of a
+	// slot are the number of a window in known, from 1. The other bits are a part of the window's hash. A slot with 0
+	// is free.
 	slots  []uint32
-	number uint // bits of a slot for the window's number
+	number uint // how many bits of a slot are the window's number
 	known  []window
 	places []place
 }
 
-// window is a known window. Most belong to one literal only, so the first place is stored inline.
-// The size is half a cache line.
+// window is a window of a literal. Most windows occur in only one literal, so the first place is stored inline. A
+// window takes half a cache line.
 type window struct {
 	gram uint64
 	place
@@ -72,13 +75,13 @@ type window struct {
 type place struct {
 	tail           uint64 // the literal's last bytes, up to eight
 	lit, off, size int32  // size 0: no place
-	next           int32  // index in places plus one: another literal with the same window
+	next           int32  // index in places, plus one, of another literal with the same window; 0: none
 }
 
 const gramHash = 0x9E3779B97F4A7C15
 
-// filter is a Bloom filter of hashes. Each hash sets three bits of one word. The bits of the
-// hash that choose them do not choose the word.
+// filter is a Bloom filter of hashes. Each hash sets three bits of one word. The bits of the hash that choose the word
+// are not used to choose these three bits.
 type filter struct {
 	words []uint64
 	shift uint // shift from a hash to a word
@@ -112,8 +115,8 @@ func (q *quickFilter) has(w uint32) bool {
 	return q[h>>56]&(1<<(h>>50&63)) != 0
 }
 
-// hasAny reports whether one of the eight windows of four bytes may be known that begin in the first half of a
-// or of b.
+// hasAny reports whether one of the eight windows of four bytes that begin in the first half of a or of b may be in the
+// filter.
 func (q *quickFilter) hasAny(a, b uint64) bool {
 	return q.has(uint32(a>>32)) || q.has(uint32(a>>24)) || q.has(uint32(a>>16)) || q.has(uint32(a>>8)) ||
 		q.has(uint32(b>>32)) || q.has(uint32(b>>24)) || q.has(uint32(b>>16)) || q.has(uint32(b>>8))
@@ -146,7 +149,7 @@ func gramAt(s string, i, size int) (g uint64) {
 	return g
 }
 
-// newLiterals indexes lower-case literals of at least MinLiteral bytes.
+// newLiterals makes an index of literals. They must be in lower case and have at least MinLiteral bytes.
 func newLiterals(lits []literal) *literals {
 	l := &literals{lits: lits}
 	if len(lits) <= fewLiterals {
@@ -183,10 +186,11 @@ func newLiterals(lits []literal) *literals {
 	return l
 }
 
-// fewLiterals is the number of literals up to which each is searched separately.
+// fewLiterals is a number of literals. At most that many are searched one by one, by their marks.
 const fewLiterals = 2
 
-// markOf returns a literal's mark: punctuation, or a digit if there is none. Marks have no case.
+// markOf returns the mark of a literal: a punctuation character or, if there is none, a digit. So a mark is the same in
+// upper and lower case.
 func markOf(text string) (m mark, ok bool) {
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -199,9 +203,9 @@ func markOf(text string) (m mark, ok bool) {
 	return m, ok
 }
 
-// newGrams indexes the literals with the numbers in some by windows of size bytes. For each literal it indexes as many
-// adjacent windows as the stride. It chooses the windows that the fewest other literals share, and among these the ones
-// that span two words, because such windows are rare in texts.
+// newGrams indexes the literals with the numbers in some by windows of size bytes. For each literal, it indexes stride
+// adjacent windows. It chooses those that the fewest other literals have too. If there is a choice, it takes windows
+// that span two words, because these are rare in texts.
 func newGrams(lits []literal, some []int, size, stride int) grams {
 	g := grams{size: size, stride: stride, cut: uint(64 - 8*size)}
 	use, m := make(map[uint64]int), make(map[uint64][]place)
@@ -293,8 +297,8 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	return g
 }
 
-// joined returns how many bytes of a window are on the shorter side of a character that separates
-// two words. If the window has several such characters, the largest of these numbers counts.
+// joined says how well a window spans two words. It looks at each character that separates two words, and counts the
+// bytes of the window on the shorter side of it. It returns the largest count.
 func joined(w string) (n int) {
 	for i := range len(w) {
 		if c := w[i]; c < utf8.RuneSelf && intent.NotWord(rune(c)) {
@@ -304,8 +308,8 @@ func joined(w string) (n int) {
 	return n
 }
 
-// inside reports whether the window at a position of a text may be part of a literal, given
-// the two bytes behind it or before it. It may return true for a window that is not.
+// inside reports whether the window at a position of a text may be part of a literal, given the two bytes behind it or
+// before it. It may wrongly return true, but never wrongly false.
 func (g *grams) inside(s string, at int, h uint64) bool {
 	end := at + g.size
 	switch {
@@ -318,7 +322,8 @@ func (g *grams) inside(s string, at int, h uint64) bool {
 		at >= 2 && g.beside.passes(besideHash(h, lowerByte[s[at-2]], lowerByte[s[at-1]], false))
 }
 
-// find looks up a window that passed the filter.
+// find looks up a window in the hash table, after the filter has found that it may be there. It returns nil if it is
+// not.
 func (g *grams) find(gram, h uint64) *place {
 	for i := h >> (g.shift & 63); ; i++ {
 		s := g.slots[i&uint64(len(g.slots)-1)]
@@ -333,12 +338,12 @@ func (g *grams) find(gram, h uint64) *place {
 	}
 }
 
-// scan calls hit for each literal in the text with its position, possibly several times. skip
-// reports whether a literal need not be compared again.
+// scan calls hit for each literal in the text, with its position, possibly several times. skip reports whether a
+// literal need not be searched any more.
 //
-// It reads the text eight bytes at a time. Windows are extracted by shifting from these eight bytes
-// and the eight before: those that begin in the last four bytes of the earlier half or the first
-// four of the later. The text is treated as surrounded by zeros.
+// It reads the text eight bytes at a time. Windows are extracted by shifting from these eight bytes and the eight
+// before: those that begin in the last four bytes of the earlier half or the first four of the later. The text is
+// treated as surrounded by zeros.
 func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, int)) {
 	if l.few() && l.scanMarks(s, skip, hit) {
 		return
@@ -375,11 +380,11 @@ func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, i
 	}
 }
 
-// few reports whether each literal is searched by its mark.
+// few reports whether there are so few literals that each is searched by its mark.
 func (l *literals) few() bool { return len(l.marks) == len(l.lits) }
 
-// scanMarks is like scan, for few literals. It stops and returns false if the text has unusually
-// many marks.
+// scanMarks is like scan, but searches few literals by their marks. If the text has unusually many marks, it stops and
+// returns false, and the caller must scan the text in the other way.
 func (l *literals) scanMarks(s string, skip func(*literal) bool, hit func(*literal, int)) bool {
 	left := 16 + len(s)/64
 	for i, m := range l.marks {
@@ -404,7 +409,7 @@ func (l *literals) scanMarks(s string, skip func(*literal) bool, hit func(*liter
 	return true
 }
 
-// every checks the windows, of at most five bytes, that begin at the eight bytes from i-4.
+// every checks each window of at most five bytes that begins at one of the eight bytes from i-4.
 func (l *literals) every(
 	g *grams,
 	s string,
@@ -430,12 +435,12 @@ func lowerEight(s string) uint64 {
 	x := eight(s)
 	const ones = 0x0101010101010101
 	low := x & (0x7f * ones)
-	// Sets the high bit of each byte that is a capital letter.
+	// In capital, the high bit is set for each byte that is a capital letter.
 	capital := (low + (0x80-'A')*ones) &^ (low + (0x80-'Z'-1)*ones) &^ x & (0x80 * ones)
 	return x | capital>>2
 }
 
-// eight returns the first eight bytes of s as a big-endian integer, as gramAt reads them.
+// eight returns the first eight bytes of s as a big-endian integer, the form in which gramAt returns them.
 func eight(s string) uint64 {
 	_ = s[7]
 	return uint64(
@@ -457,7 +462,7 @@ func eight(s string) uint64 {
 	)<<56
 }
 
-// look compares the literals with a window at position at.
+// look compares the text with each literal that has window w. The window is at position at of the text.
 func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(*literal) bool, hit func(*literal, int)) {
 	if !g.inside(s, at, h) {
 		return
@@ -468,8 +473,8 @@ func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(*lite
 		if start < 0 || end > len(s) {
 			continue
 		}
-		// The last bytes of the literal are stored here. The others are in memory that is probably
-		// not cached.
+		// First compare the last bytes of the literal, which are stored in p. The whole literal is in memory that is
+		// probably not in the processor's cache.
 		if end >= 8 && (lowerEight(s[end-8:end])^p.tail)<<(64-8*min(p.size, 8)) != 0 {
 			continue
 		}
@@ -487,7 +492,7 @@ func (g *grams) after(p *place) *place {
 	return &g.places[p.next-1]
 }
 
-// lowerIs reports whether s in lower case equals lower, which has the same length.
+// lowerIs reports whether s, converted to lower case, equals lower. Both must have the same length.
 func lowerIs(s, lower string) bool {
 	for i := range len(s) {
 		if lowerByte[s[i]] != lower[i] {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A text that matches an expression contains what the expression requires, and one of its literals.
+// FuzzRequiredLiterals matches texts with regular expressions. A text that matches must meet the expression's
+// requirement and contain one of its required literals.
 func FuzzRequiredLiterals(f *testing.F) {
 	f.Add(`(?i)pass(word|phrase)s?`, "PASSPHRASE")
 	f.Add(`k[e3]lvin`, "k3lvin")
@@ -86,7 +87,7 @@ func TestRequiredLiterals(t *testing.T) {
 	}
 }
 
-// Every literal that strings.Contains finds, the index finds, and no other.
+// In random texts, the index must find exactly the literals that strings.Contains finds.
 func TestLiteralsFindWhatContainsFinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	letters := "abcAB. "
@@ -102,7 +103,8 @@ func TestLiteralsFindWhatContainsFinds(t *testing.T) {
 		n := 50
 		letters = "abcAB. "
 		if round%4 == 0 {
-			letters, n = "abA-9. ", 1+r.IntN(3) // few letters, so that marks may be used in the search
+			// A short alphabet and few literals, so that literals are searched by their marks.
+			letters, n = "abA-9. ", 1+r.IntN(3)
 		}
 		for i := range n {
 			lits = append(lits, literal{text: lowerASCII(random(3 + r.IntN(14))), atoms: [contentFields]int32{int32(i)}})

@@ -12,13 +12,13 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// maxCases is the maximum number of combinations of values that are tried.
+// maxCases is the maximum number of combinations of values that Outcomes tries for one condition.
 const maxCases = 1 << 14
 
-// Outcomes reports whether a condition can be true, and whether it can be false, for events of some
-// kinds. It tries all values that make a difference: the constants that a term is compared with,
-// values between them, and a value that differs from all. Other parts may be true or false. It
-// never returns false for an outcome that is possible.
+// Outcomes reports whether a condition can be true, and whether it can be false, for events of some kinds. It tries all
+// values that make a difference: the constants that a term is compared with, values between them, and a value that
+// differs from all. It assumes that any other part of the condition may be true or false. Outcomes may call an outcome
+// possible that is not, but never the reverse.
 func Outcomes(vars *Vars, a *ast.AST, on []string) (canHold, canFail bool) {
 	f := &folder{r: NewPrefilterReader(vars), ast: a, terms: make(map[string]int)}
 	p := f.prop(a.Expr())
@@ -58,7 +58,7 @@ func Outcomes(vars *Vars, a *ast.AST, on []string) (canHold, canFail bool) {
 	return canHold, canFail
 }
 
-// folder converts a condition to a proposition over terms.
+// folder converts a condition to a proposition over the condition's terms.
 type folder struct {
 	r       *PrefilterReader
 	ast     *ast.AST
@@ -66,18 +66,18 @@ type folder struct {
 	domains []domain
 }
 
-// domain has the values of a term that make a difference.
+// domain has the values of a term that make a difference for a condition.
 type domain struct {
 	name   string
-	consts []string  // canonical forms of constants that it is compared with
+	consts []string  // constants, in canonical form, that the term is compared with
 	nums   []float64 // numbers that it is compared with
 	flag   bool
 	whole  bool // the term is an integer
-	size   bool // the term is a size, at least 0
+	size   bool // the term is a size, so it is at least 0
 	vals   []any
 }
 
-// prop is a proposition. It returns its truth for values of the terms.
+// prop is a proposition. It takes a value for each term, and returns whether it is true for these values.
 type prop func(vals []any) bool
 
 func (d *domain) values() []any {
@@ -116,7 +116,7 @@ func (d *domain) values() []any {
 	return out
 }
 
-// term returns the index of a term and its domain.
+// term returns the index of the term that an expression is, and the term's domain.
 func (f *folder) term(e ast.Expr) (int, *domain) {
 	t := f.r.term(e, nil)
 	d := domain{name: debug.ToDebugString(e)}
@@ -163,7 +163,7 @@ func (f *folder) prop(e ast.Expr) prop {
 	return func(vals []any) bool { return vals[i] == true }
 }
 
-// evaluate returns the truth of an expression without free names.
+// evaluate evaluates an expression that uses no names. If the expression uses a name or fails, ok is false.
 func (f *folder) evaluate(e ast.Expr) (value, ok bool) {
 	own := make(map[string]bool)
 	named := false
@@ -237,7 +237,7 @@ func (f *folder) call(c ast.CallExpr) prop {
 	return nil
 }
 
-// constant converts a constant to a value of a domain.
+// constant converts a constant expression to a value as domains have it. If e is not constant, the bool is false.
 func (f *folder) constant(e ast.Expr) (any, bool) {
 	t := f.r.term(e, nil)
 	if t.kind != termConst {
@@ -266,8 +266,7 @@ func number(v ref.Val) (float64, bool) {
 	return n, math.Abs(n) < 1<<53 // false for NaN too
 }
 
-// equal converts an equality of a term and a constant, or of two constants. It returns nil for
-// others.
+// equal converts an equality of a term and a constant, or of two constants. For any other equality, it returns nil.
 func (f *folder) equal(x, y ast.Expr) prop {
 	a, okA := f.constant(x)
 	b, okB := f.constant(y)

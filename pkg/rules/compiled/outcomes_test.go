@@ -11,7 +11,8 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// An outcome that outcomes excludes never occurs, in random conditions and events.
+// If Outcomes says that a random condition cannot be true, or cannot be false, that outcome must not occur with any
+// random event.
 func TestConditionsThatCannotBeNeverAre(t *testing.T) {
 	env, err := BaseEnv()
 	if err != nil {

@@ -24,7 +24,7 @@ type prefilterOp byte
 
 // The operations. A linter uses OpNever to report conditions that are never true.
 const (
-	opUnknown prefilterOp = iota // nothing is known: the expression must be evaluated
+	opUnknown prefilterOp = iota // nothing is known about the expression, so it must be evaluated for every event
 	OpNever                      // the expression is never true
 	opAtom
 	opPred
@@ -81,29 +81,30 @@ func anyOf(ns ...*prefilter) *prefilter {
 	return out
 }
 
-// field identifies the values that an atom tests: a variable, or each element of a list, optionally in lower case.
+// field says which values an atom tests: a variable, or each element of a list that is a variable. They may be
+// converted to lower case first.
 type field struct {
 	v     int // index of the variable
 	elem  bool
 	lower bool
 }
 
-// atom is a condition that one pass over an event decides: a field has a value, or a text contains
-// a literal.
+// atom is a condition that the index decides for all rules in one pass over an event. It says that a field has a value,
+// or that a text contains a literal.
 type atom struct {
 	f       field
-	holds   bool   // the text contains literal; otherwise the field equals value
+	holds   bool   // the text contains literal; if not set, the field equals value
 	begins  bool   // the text begins with literal
 	value   string // canonical form of the value
 	literal string
 }
 
-// pred is a test of a number or a flag. It is evaluated at most once per event, and only if the
-// other conditions of a rule hold.
+// pred is a test of a number or a flag. Unlike atoms, a predicate is evaluated separately: at most once per event, and
+// only if the other conditions of a rule hold.
 type pred struct {
 	v    int
 	size bool // compares the size of the variable
-	flag bool // the variable is a flag that must equal want
+	flag bool // the variable is a flag; the predicate holds if it equals want
 	want bool
 	op   string
 	than float64
@@ -118,7 +119,7 @@ type PrefilterReader struct {
 	byP   map[pred]int32
 }
 
-// NewPrefilterReader returns a reader without atoms and predicates.
+// NewPrefilterReader returns a reader that has numbered no atoms and predicates yet.
 func NewPrefilterReader(vars *Vars) *PrefilterReader {
 	return &PrefilterReader{vars: vars, byA: make(map[atom]int32), byP: make(map[pred]int32)}
 }
@@ -143,7 +144,7 @@ func (r *PrefilterReader) pred(p pred) *prefilter {
 	return &prefilter{Op: opPred, atom: n}
 }
 
-// term is a value that an expression refers to.
+// term is an operand that prefilters can test: a field or a constant.
 type term struct {
 	kind  termKind
 	f     field
@@ -180,7 +181,7 @@ func (r *PrefilterReader) term(e ast.Expr, b binding) term {
 		if t, ok := b[q]; ok {
 			return t
 		}
-		// A loop variable may shadow the first part of a qualified name.
+		// A loop variable may hide a qualified name that begins with the same name.
 		if root, _, _ := strings.Cut(q, "."); root != "" {
 			if _, hidden := b[root]; hidden {
 				return term{}
@@ -231,7 +232,7 @@ func (r *PrefilterReader) isText(f field) bool {
 	return f.elem || k == types.StringKind
 }
 
-// lazy reports whether reading a variable needs lookups in the state.
+// lazy reports whether the variable is a signal. Reading a signal needs lookups in the state.
 func (r *PrefilterReader) lazy(f field) bool { return r.vars.List[f.v].Signal != nil }
 
 // canonical returns the form in which values are compared. Equal numbers of different types have
@@ -255,10 +256,10 @@ func canonical(v ref.Val) (string, bool) {
 	return "", false
 }
 
-// is returns the prefilter of the condition that a field has a value.
+// is returns the prefilter of the condition that the term t has the value v.
 func (r *PrefilterReader) is(t term, v ref.Val) *prefilter {
 	if t.kind == termConst {
-		// Both are constants, as in a loop over a list of constants.
+		// Both operands are constants, for example in a loop over a list of constants.
 		if t.value.Equal(v) == types.True {
 			return unknown
 		}
@@ -295,13 +296,13 @@ func (r *PrefilterReader) is(t term, v ref.Val) *prefilter {
 		return unknown
 	}
 	if s, isText := v.(types.String); isText && t.f.lower && lowerASCII(string(s)) != string(s) {
-		return never // a text in lower case never has this value
+		return never // the text is converted to lower case and so never equals a value with capital letters
 	}
 	return r.atom(atom{f: t.f, value: c})
 }
 
-// holds returns the prefilter of the condition that a text contains a literal or, if begins is set,
-// begins with it. In fields with the event's content, it is searched anywhere in both cases.
+// holds returns the prefilter of the condition that a text contains a literal or, if begins is set, begins with it. In
+// a field with the event's content, the prefilter is in both cases that the literal is anywhere in the text.
 func (r *PrefilterReader) holds(t term, lit string, begins bool) *prefilter {
 	if t.kind != termField || !r.isText(t.f) || r.lazy(t.f) || len(lit) < MinLiteral {
 		return unknown
@@ -311,8 +312,7 @@ func (r *PrefilterReader) holds(t term, lit string, begins bool) *prefilter {
 	return r.atom(atom{f: t.f, holds: true, begins: begins, literal: lowerASCII(lit)})
 }
 
-// required returns the prefilter of the condition that a text contains what a regular expression
-// requires.
+// required returns the prefilter of the condition that a text meets the requirement of a regular expression.
 func (r *PrefilterReader) required(t term, q *requirement) *prefilter {
 	if q == nil {
 		return unknown
@@ -334,7 +334,7 @@ func (r *PrefilterReader) required(t term, q *requirement) *prefilter {
 	return anyOf(ns...)
 }
 
-// compare returns the prefilter for a comparison of a number.
+// compare returns the prefilter for the comparison of a number with a constant.
 func (r *PrefilterReader) compare(t term, op string, v ref.Val) *prefilter {
 	var than float64
 	switch v := v.(type) {
@@ -359,8 +359,8 @@ func (r *PrefilterReader) compare(t term, op string, v ref.Val) *prefilter {
 	return unknown
 }
 
-// comparisons gives the symbol of each operator. mirrored exchanges the operands, opposite negates
-// the result.
+// comparisons gives the symbol of each comparison operator. mirrored gives the operator that means the same with
+// exchanged operands. opposite gives the operator of the negated comparison.
 var (
 	comparisons = map[string]string{
 		operators.Less:          "<",
@@ -372,7 +372,7 @@ var (
 	opposite = map[string]string{"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 )
 
-// Of returns the prefilter of an expression: a condition that must hold if the expression is true or fails.
+// Of returns the prefilter of an expression: a condition that holds whenever the expression is true or fails.
 func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	if e.Kind() != ast.CallKind {
 		return r.operand(e, b, true)
@@ -424,7 +424,7 @@ func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	return unknown
 }
 
-// operand returns the prefilter for the condition that an expression without a call equals want.
+// operand returns the prefilter of the condition that an expression, which is no call, equals want.
 func (r *PrefilterReader) operand(e ast.Expr, b binding, want bool) *prefilter {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -439,7 +439,8 @@ func (r *PrefilterReader) operand(e ast.Expr, b binding, want bool) *prefilter {
 	return unknown
 }
 
-// not returns the prefilter of the negated expression: a condition that must hold if the expression is false or fails.
+// not returns the prefilter of the negation of an expression: a condition that holds whenever the expression is false
+// or fails.
 func (r *PrefilterReader) not(e ast.Expr, b binding) *prefilter {
 	if e.Kind() != ast.CallKind {
 		return r.operand(e, b, false)
@@ -456,7 +457,8 @@ func (r *PrefilterReader) not(e ast.Expr, b binding) *prefilter {
 	case operators.NotEquals:
 		return r.equals(args[0], args[1], b)
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		// Only comparisons of integers have an opposite: all comparisons with NaN are false.
+		// A negated comparison can be replaced by the opposite one only for integers. For other numbers, both can be
+		// false, because all comparisons with NaN are false.
 		for _, a := range args {
 			if t := r.term(a, b); t.kind == termField && r.vars.List[t.f.v].Type.Kind() != types.IntKind {
 				return unknown
@@ -506,7 +508,7 @@ func (r *PrefilterReader) decides(e ast.Expr) bool {
 	return false
 }
 
-// exact reports whether atoms decide that a term equals a constant of a type.
+// exact reports whether an atom decides exactly whether a term equals a constant of type of.
 func (r *PrefilterReader) exact(t term, of ref.Type) bool {
 	if t.kind != termField || t.f.elem || r.lazy(t.f) {
 		return false

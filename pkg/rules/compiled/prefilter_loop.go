@@ -8,8 +8,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// loop returns the prefilter for exists, or for a negated all. want is the required result of the
-// loop.
+// loop returns the prefilter of the condition that a loop, exists or all, has the result want.
 func (r *PrefilterReader) loop(c ast.ComprehensionExpr, b binding, want bool) *prefilter {
 	if c.HasIterVar2() || c.AccuInit().Kind() != ast.LiteralKind || c.Result().Kind() != ast.IdentKind ||
 		c.LoopStep().Kind() != ast.CallKind {

@@ -39,8 +39,8 @@ func formOf(v *variable) form {
 	return formOther
 }
 
-// question is a predicate in the form in which it is evaluated. All predicates of an index are in
-// one array, which takes few lines of the processor's cache.
+// question is a predicate in a compact form for evaluation. All predicates of an index are in one array of questions,
+// so that they take few lines of the processor's cache.
 type question struct {
 	form   form
 	size   bool
@@ -88,8 +88,8 @@ func (p pred) question(vars *Vars) question {
 	return q
 }
 
-// holds reports whether the predicate holds. It also returns true if it cannot decide. The
-// evaluation of the whole expression then returns the result or the error.
+// holds reports whether the predicate holds. If it cannot decide, it also returns true, and the whole expression is
+// evaluated. That evaluation then returns the result or the error.
 func (q *question) holds(a *Activation) bool {
 	if q.signal {
 		return q.ofSignal(a.raw(int(q.v)))
@@ -98,7 +98,7 @@ func (q *question) holds(a *Activation) bool {
 	case formText:
 		s := at[string](in, q.at)
 		if q.op == greater && q.than == 0 {
-			return s != "" // a text has at least one rune if it has at least one byte
+			return s != "" // a text has at least one rune exactly if it has at least one byte
 		}
 		return q.compare(float64(a.runes(s)))
 	case formTexts:
@@ -117,7 +117,7 @@ func (q *question) holds(a *Activation) bool {
 	return true
 }
 
-// ofSignal is like holds, for the value of a signal or its error.
+// ofSignal is like holds, for a predicate on a signal. x is the signal's value or its error.
 func (q *question) ofSignal(x any) bool {
 	switch q.form {
 	case formTexts:

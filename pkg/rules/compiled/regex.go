@@ -9,26 +9,27 @@ import (
 )
 
 const (
-	// maxAlternatives is the maximum number of alternative literals for one expression.
+	// maxAlternatives is the maximum number of literals in one set of alternatives, of which a text must contain one.
 	maxAlternatives = 64
-	// MinLiteral is the minimum length of a searched literal, in bytes.
+	// MinLiteral is the minimum length of a literal that the index can search, in bytes.
 	MinLiteral = 3
-	// minJoined is the minimum length of a literal that is searched in addition to others.
+	// minJoined is the minimum length in bytes of a literal that is required in addition to other literals.
 	minJoined = 4
-	// maxClass is the maximum number of characters of a class that are tried individually.
+	// maxClass is the maximum number of characters of a character class. The characters of a larger class are not tried
+	// one by one.
 	maxClass = 8
 )
 
-// requirement is what every text that matches a regular expression contains: one of several
-// literals, all of several requirements, or one of several requirements. Exactly one field is set.
+// requirement is a condition that every text meets that matches a regular expression. Exactly one field is set: the
+// text contains one of the literals in one, or it meets all requirements in all, or at least one in some.
 type requirement struct {
 	one  []string
 	all  []*requirement
 	some []*requirement
 }
 
-// requires returns what every match of a regular expression contains, in lower case. It returns nil
-// if that is not useful.
+// requires returns the requirement of a regular expression, with literals in lower case. If there is no useful
+// requirement, it returns nil.
 func requires(expr string) *requirement {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -37,11 +38,11 @@ func requires(expr string) *requirement {
 	return required(re.Simplify())
 }
 
-// RequiredLiterals returns lower-case literals of which every match of a regular expression
-// contains at least one. It returns nil if there are no useful ones.
+// RequiredLiterals returns lower-case literals of which every match of a regular expression contains at least one. If
+// there are no such literals that the index can search, it returns nil.
 func RequiredLiterals(expr string) []string { return requires(expr).rarest() }
 
-// rarest returns the set of the requirement's literals that is in the fewest texts.
+// rarest returns the set of literals of the requirement that probably occurs in the fewest texts.
 func (q *requirement) rarest() []string {
 	if q == nil {
 		return nil
@@ -75,7 +76,7 @@ func requireOne(set []string) *requirement {
 	return &requirement{one: set}
 }
 
-// useful returns set if the index can search for all its literals, and nil otherwise.
+// useful returns set, if the index can search all its literals, and otherwise nil.
 func useful(set []string) []string {
 	if len(set) == 0 || len(set) > maxAlternatives {
 		return nil
@@ -89,14 +90,14 @@ func useful(set []string) []string {
 	return slices.Compact(set)
 }
 
-// required returns what every match of an expression contains.
+// required returns the requirement of a parsed regular expression.
 func required(re *syntax.Regexp) *requirement {
 	if q := requireOne(exact(re)); q != nil {
 		return q
 	}
 	switch re.Op {
 	case syntax.OpLiteral:
-		// The whole literal has too many spellings, so use its parts.
+		// A literal that ignores case may have too many spellings as a whole. So use the requirements of its parts.
 		if len(re.Rune) > 1 {
 			return requiredOfConcat(letters(re))
 		}
@@ -122,11 +123,12 @@ func required(re *syntax.Regexp) *requirement {
 	return nil
 }
 
-// requiredOfConcat returns what all parts of a concatenation require. It joins adjacent parts that
-// match only a few texts, because the parser factors out common prefixes of alternatives.
+// requiredOfConcat returns what all parts of a concatenation require. If adjacent parts match only a few texts, it
+// joins these texts to longer literals. That is useful because the parser splits alternatives with a common prefix into
+// the prefix and the rest.
 func requiredOfConcat(subs []*syntax.Regexp) *requirement {
 	var found []*requirement
-	var best, run []string // of the adjacent parts that are being joined
+	var best, run []string // best set of literals so far, and all joined texts, of the adjacent parts that are being joined
 	end := func() {
 		if q := requireOne(best); q != nil {
 			found = append(found, q)
@@ -182,8 +184,8 @@ func isEmptyWidth(op syntax.Op) bool {
 	return false
 }
 
-// better reports whether fewer texts contain a literal of a than of b. An additional byte makes a
-// literal about half as frequent, and twice as many literals are found twice as often.
+// better reports whether probably fewer texts contain a literal of set a than one of set b. It assumes that an
+// additional byte makes a literal half as frequent, and that a set of twice as many literals is found twice as often.
 func better(a, b []string) bool { return b == nil || rarity(a) > rarity(b) }
 
 func rarity(set []string) float64 {
@@ -198,8 +200,8 @@ func shortest(set []string) int {
 	return n
 }
 
-// cross returns all concatenations of an element of a and one of b. It returns nil if one set is
-// nil or there are too many.
+// cross returns all concatenations of an element of a and one of b. If a or b is nil, or if there would be too many, it
+// returns nil.
 func cross(a, b []string) []string {
 	if a == nil || b == nil || len(a)*len(b) > maxAlternatives {
 		return nil
@@ -213,7 +215,7 @@ func cross(a, b []string) []string {
 	return out
 }
 
-// exact returns all texts that a small expression matches, in lower case, or nil.
+// exact returns all texts that a regular expression matches, in lower case. If they are too many, it returns nil.
 func exact(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -279,8 +281,8 @@ func exact(re *syntax.Regexp) []string {
 	return nil
 }
 
-// spellings returns the forms of a letter if case is ignored, in lower case. Some letters have
-// forms outside ASCII: k and the Kelvin sign, s and the long s.
+// spellings returns all letters that equal r if case is ignored, in lower case. Some of them are outside ASCII: the
+// Kelvin sign for k, and the long s for s.
 func spellings(r rune) []string {
 	out := []string{lowerASCII(string(r))}
 	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
@@ -291,7 +293,7 @@ func spellings(r rune) []string {
 	return out
 }
 
-// letters returns one expression for each rune of a literal.
+// letters splits a literal into one expression for each of its runes.
 func letters(re *syntax.Regexp) []*syntax.Regexp {
 	out := make([]*syntax.Regexp, len(re.Rune))
 	for i := range re.Rune {
@@ -300,7 +302,7 @@ func letters(re *syntax.Regexp) []*syntax.Regexp {
 	return out
 }
 
-// lowerASCII converts the letters A to Z to lower case and leaves all other bytes unchanged.
+// lowerASCII converts the letters A to Z in s to lower case, and leaves all other bytes unchanged.
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {

@@ -15,17 +15,18 @@ import (
 	"lazaret/pkg/text"
 )
 
-// ShowBytes is the maximum length of a value shown to people, in bytes.
+// ShowBytes is the maximum length in bytes of a value when it is shown to people.
 const ShowBytes = 120
 
-// Show returns a short form of a value that is safe to print. Texts in events are untrusted.
+// Show returns a short form of a value that is safe to print. The texts in events are untrusted and may contain control
+// characters.
 func Show(v ref.Val) string {
 	s := &Printer{Max: ShowBytes}
 	s.Val(v)
 	return s.String()
 }
 
-// Printer formats values up to a maximum length.
+// Printer formats values as text, up to a maximum length.
 type Printer struct {
 	b   strings.Builder
 	Max int
@@ -33,10 +34,11 @@ type Printer struct {
 
 func (s *Printer) full() bool { return s.b.Len() > s.Max }
 
-// String returns the text so far, clipped and safe to print.
+// String returns the text that was formatted so far, clipped and safe to print.
 func (s *Printer) String() string { return ClipInert(s.b.String(), s.Max) }
 
-// ClipInert cuts a text to n bytes, between characters, marks the cut, and makes it safe to print.
+// ClipInert clips a text to n bytes, between characters, and marks that it was clipped. It makes the text safe to
+// print.
 func ClipInert(s string, n int) string {
 	cut := false
 	if len(s) > n {
@@ -92,7 +94,7 @@ func (s *Printer) list(it traits.Iterator, f func(ref.Val)) {
 	s.b.WriteByte(']')
 }
 
-// native writes a structure with the field names that expressions use, without empty fields.
+// native writes a structure with the field names that expressions use. It leaves out empty fields.
 func (s *Printer) native(v reflect.Value) {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
@@ -121,7 +123,7 @@ func (s *Printer) native(v reflect.Value) {
 	s.b.WriteByte('}')
 }
 
-// quote is strconv.Quote for the part of v that will be shown.
+// quote is like strconv.Quote, but converts only the part of v that will be shown.
 func (s *Printer) quote(v string) {
 	if len(v) > s.Max {
 		v = v[:min(len(v), s.Max+utf8.UTFMax)]

@@ -6,7 +6,7 @@ import (
 	"lazaret/pkg/signals"
 )
 
-// soloPrefilter evaluates a condition's prefilter on one event without an index.
+// soloPrefilter evaluates the prefilter of one condition on an event. It needs no index.
 type soloPrefilter struct {
 	prefilter *prefilter
 	atoms     []atom
@@ -26,7 +26,7 @@ func newSoloPrefilter(vars *Vars, x *Expr) *soloPrefilter {
 	return t
 }
 
-// meets reports whether the condition may be true for the event.
+// meets reports whether the condition may be true for the event. If it returns false, the condition is false.
 func (t *soloPrefilter) meets(act *Activation) bool { return t.met(t.prefilter, act) }
 
 func (t *soloPrefilter) met(n *prefilter, act *Activation) bool {
@@ -54,7 +54,8 @@ func (t *soloPrefilter) met(n *prefilter, act *Activation) bool {
 	return true
 }
 
-// met reports whether an atom holds. For a literal it always returns true, which means possible.
+// met reports whether an atom holds for the event. For an atom with a literal it always returns true, because it does
+// not search texts.
 func (a *atom) met(act *Activation) bool {
 	if a.holds {
 		return true
@@ -81,10 +82,10 @@ func (a *atom) met(act *Activation) bool {
 	return !ok || c == a.value
 }
 
-// signalExpr is an expression that package signals evaluates.
+// signalExpr is an expression of a declared signal, as package signals evaluates it.
 type signalExpr struct {
 	*Expr
-	solo *soloPrefilter // decides most events without the expression; may be nil
+	solo *soloPrefilter // prefilter of the expression; for most events, it decides without an evaluation; may be nil
 }
 
 // IsTrue implements signals.Expr.

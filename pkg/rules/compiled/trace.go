@@ -13,8 +13,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// Traced is an expression planned for explanations. Lists and macros are variables in it and not
-// expanded, so that every part has a position in the source text.
+// Traced is an expression that is planned so that its evaluation can be explained. In it, lists and macros are
+// variables and are not replaced by their definitions, so that every part has a position in the source text.
 type Traced struct {
 	Source  []rune
 	AST     *ast.AST
@@ -37,7 +37,7 @@ func (s *Scope) Trace(src string, opts ...cel.ProgramOption) (*Traced, error) {
 	return t, nil
 }
 
-// TracedActivation is an activation that also has lists and macros.
+// TracedActivation is an activation that also has the values of lists and macros.
 type TracedActivation struct {
 	*Activation
 	Defs func(name string) *Traced // returns lists and macros
@@ -59,7 +59,7 @@ func (a *TracedActivation) ResolveName(name string) (any, bool) {
 	return v, true
 }
 
-// Tracer returns a function that plans a list or macro of the scope when it is first used.
+// Tracer returns a function that returns a list or macro of the scope as a Traced. It is planned when it is first used.
 func (s *Scope) Tracer() func(string) *Traced {
 	known := make(map[string]*Traced)
 	return func(name string) *Traced {
@@ -75,8 +75,8 @@ func (s *Scope) Tracer() func(string) *Traced {
 	}
 }
 
-// WatchOperands makes a program call seen with every value of the given operands. EvalDetails keeps
-// only the last value in a loop.
+// WatchOperands returns an option with which a program calls seen for every value of the operands with the given ids.
+// CEL's EvalDetails do not suffice, because they have only the last value of an operand in a loop.
 func WatchOperands(ids map[int64]bool, seen func(id int64, v ref.Val)) cel.ProgramOption {
 	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		if !ids[i.ID()] {
@@ -110,7 +110,8 @@ func IsCall(e ast.Expr, fn string) bool {
 	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == fn
 }
 
-// Operands returns the operands of an && or ||, including nested ones of the same operator.
+// Operands returns the operands of a chain of && or of ||. It also returns the operands of nested calls of the same
+// operator.
 func Operands(e ast.Expr, op string) []ast.Expr {
 	if !IsCall(e, op) {
 		return []ast.Expr{e}
@@ -122,9 +123,9 @@ func Operands(e ast.Expr, op string) []ast.Expr {
 	return out
 }
 
-// Branches returns the parts that decide an expression: the operands of its && and || that are not
-// && or || themselves, and the conditions of its ?:. If all of these have been both true and false,
-// so have the operators that combine them.
+// Branches returns the parts that decide an expression: the operands of its && and || that are not && or || themselves,
+// and the conditions of its ?:. Once each of these parts has been true and false, the operators that combine them have
+// been true and false too.
 func Branches(e ast.Expr) []ast.Expr {
 	var out []ast.Expr
 	var walk func(e ast.Expr)
@@ -171,8 +172,7 @@ func Branches(e ast.Expr) []ast.Expr {
 	return out
 }
 
-// loopBody returns the body of a loop as written in the source, without the code that the macro
-// added.
+// loopBody returns the body of a loop as it is in the source, without the code that the loop's macro adds.
 func loopBody(c ast.ComprehensionExpr) ast.Expr {
 	step := c.LoopStep()
 	if step.Kind() != ast.CallKind {
@@ -192,8 +192,8 @@ func loopBody(c ast.ComprehensionExpr) ast.Expr {
 	return step
 }
 
-// Span returns the range of an expression in its source text. The syntax tree has only the first
-// token of each node, which for an operator is in the middle.
+// Span returns the range of an expression in its source text. It must be computed, because the syntax tree has only one
+// position for each node. For an operator, that is the operator's own position, in the middle of the expression.
 func (t *Traced) Span(e ast.Expr) (lo, hi int) {
 	lo, hi = len(t.Source), 0
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -227,7 +227,7 @@ func (t *Traced) Span(e ast.Expr) (lo, hi int) {
 	return lo, hi
 }
 
-// Text returns the source text of an expression on one line.
+// Text returns the source text of an expression, written on one line.
 func (t *Traced) Text(e ast.Expr) string {
 	lo, hi := t.Span(e)
 	return strings.Join(strings.Fields(string(t.Source[lo:hi])), " ")
@@ -235,7 +235,8 @@ func (t *Traced) Text(e ast.Expr) string {
 
 func wordRune(r rune) bool { return r == '_' || r == '.' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// pairs maps the offset of each bracket outside strings to the offset of its partner.
+// pairs maps the offset of each bracket in the source, outside of string constants, to the offset of the matching
+// bracket.
 func pairs(src []rune) map[int]int {
 	out := make(map[int]int)
 	var open []int

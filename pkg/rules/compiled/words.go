@@ -9,9 +9,9 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// This file describes prefilters and lookups in text.
+// This file describes prefilters, and the results of lookups, in words for people.
 
-// maxWords is the maximum number of alternatives that are listed.
+// maxWords is the maximum number of alternatives that a description lists.
 const maxWords = 8
 
 func (f field) words(vars *Vars) string {
@@ -57,10 +57,11 @@ func (p pred) wanted() string {
 	return op + strconv.FormatFloat(p.than, 'g', -1, 64)
 }
 
-// Why returns the reasons why condition number cond is false. Each reason alone is enough.
+// Why returns the reasons why condition number cond is false for the event. Each reason alone is enough to make it
+// false.
 func (t *Lookup) Why(cond int) []string { return t.x.why(t, t.x.prefilters[cond]) }
 
-// why returns the reasons why a prefilter fails. Each reason alone is enough.
+// why returns the reasons why a prefilter does not hold. Each reason alone is enough.
 func (x *Index) why(t *Lookup, n *prefilter) []string {
 	switch n.Op {
 	case OpNever:
@@ -84,8 +85,8 @@ func (x *Index) why(t *Lookup, n *prefilter) []string {
 	return nil
 }
 
-// whyNone returns one reason against each of several alternatives. Alternatives that test the
-// same value in the same way share a reason.
+// whyNone explains why none of several alternatives holds. It returns one reason for each alternative. Alternatives
+// that test the same field in the same way have one common reason.
 func (x *Index) whyNone(t *Lookup, kids []*prefilter) []string {
 	var out []string
 	var groups [][]int32
@@ -126,7 +127,7 @@ func unique(in []string) []string {
 }
 
 // whyNot returns a text that says why these atoms are false: the field has none of the values that they test for. All
-// atoms test one field.
+// atoms must test the same field.
 func (x *Index) whyNot(act *Activation, atoms []int32) string {
 	a := x.atoms[atoms[0]]
 	name := a.f.words(act.Vars)
@@ -172,7 +173,7 @@ func (p pred) found(act *Activation) string {
 	return fmt.Sprint(n)
 }
 
-// Words writes a prefilter as an indented list.
+// Words writes a prefilter to b in words, as an indented list.
 func (r *PrefilterReader) Words(b *strings.Builder, n *prefilter, depth int) {
 	line := func(format string, args ...any) {
 		b.WriteString(strings.Repeat("  ", depth))
