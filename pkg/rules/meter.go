@@ -8,7 +8,7 @@ import (
 	"lazaret/streams"
 )
 
-// RuleCost counts the evaluations and alerts of one rule, and measures their time.
+// RuleCost counts the evaluations and alerts of one rule, and measures the time of some evaluations.
 type RuleCost struct {
 	Evaluated uint64 // evaluations of its expression
 	Fired     uint64 // alerts, including repeated ones
@@ -16,7 +16,7 @@ type RuleCost struct {
 	spent     time.Duration
 }
 
-// PerEvaluation returns the mean time of one evaluation, from a sample.
+// PerEvaluation returns the mean time of one evaluation. It is computed from the evaluations that were timed.
 func (c *RuleCost) PerEvaluation() time.Duration {
 	if c.timed == 0 {
 		return 0
@@ -24,12 +24,12 @@ func (c *RuleCost) PerEvaluation() time.Duration {
 	return c.spent / time.Duration(c.timed)
 }
 
-// Add adds the counts of o, which must be of the same rule.
+// Add adds the counts of o, which must be counts of the same rule.
 func (c *RuleCost) Add(o *RuleCost) {
 	c.Evaluated, c.Fired, c.timed, c.spent = c.Evaluated+o.Evaluated, c.Fired+o.Fired, c.timed+o.timed, c.spent+o.spent
 }
 
-// sampleEvery is the number of evaluations per timed evaluation.
+// sampleEvery says how many evaluations are timed: one in sampleEvery.
 const sampleEvery = 16
 
 // Meter measures the cost of rules. It is not safe for concurrent use.
@@ -44,15 +44,15 @@ type Meter struct {
 // NewMeter returns an empty meter.
 func NewMeter() *Meter { return &Meter{Costs: make(map[*Rule]*RuleCost)} }
 
-// Eval evaluates a prepared entry and returns the verdict and every alert, including repeated ones,
-// which Evaluator.Eval would leave out. The alerts are valid until the next call.
+// Eval evaluates a prepared entry and measures it. It returns the verdict and every alert, including repeated alerts
+// that Evaluator.Eval would leave out. The alerts are valid until the next call of Eval.
 func (m *Meter) Eval(ev *Evaluator, st index.Store, p *Prepared) (streams.Verdict, []streams.Alert, error) {
 	m.alerts = m.alerts[:0]
 	res, err := ev.judge(st, p.Entry, p.inputs, m)
 	return res.Verdict, m.alerts, err
 }
 
-// Evaluations returns the number of rule evaluations so far.
+// Evaluations returns how many evaluations of rules were counted.
 func (m *Meter) Evaluations() (n uint64) {
 	for _, c := range m.Costs {
 		n += c.Evaluated

@@ -9,7 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// The first proposal to a receiver may expire, and a later one be approved.
+// The first proposal to a receiver is held and expires, and a later one is approved. From then on, the receiver must
+// not count as new.
 func TestAReceiverOfAnApprovedActionIsNotNew(t *testing.T) {
 	ev := evaluator(t, map[string]string{
 		"p/pack.yaml": "name: p\ntitle: T\n",

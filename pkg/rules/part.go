@@ -14,10 +14,9 @@ import (
 // Rules returns the evaluator's rules, ordered by id.
 func (ev *Evaluator) Rules() []*Rule { return ev.rules }
 
-// Part returns an evaluator for the rules that keep selects. It has only the state that these rules
-// read, and gives the same results for them as ev. (Reading a key keeps it from being evicted from
-// a full table. So results may differ once a table was
-// full.)
+// Part returns an evaluator for the rules that keep selects. It maintains only the state that these rules read. For
+// these rules, it gives the same results as ev, as long as no table of signals was full. After that, results may
+// differ, because reading a key keeps the key from being dropped, and the part reads fewer keys.
 func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
 	p := &Evaluator{Group: ev.Group, vars: ev.vars, scopes: ev.scopes, exhaustive: ev.exhaustive}
 	names := make(map[string]bool)
@@ -47,9 +46,8 @@ func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
 // Empty reports whether the evaluator has no rules.
 func (ev *Evaluator) Empty() bool { return len(ev.rules) == 0 }
 
-// Meaning returns a text that determines a rule's behavior: the rule's own text with all lists and
-// macros expanded, the signals that it reads, and its exceptions. Rules of two sets with the same
-// meaning give the same results.
+// Meaning returns a text that determines a rule's behavior: the rule's own text with all lists and macros expanded, the
+// signals that it reads, and its exceptions. If rules of two sets have the same meaning, they give the same results.
 func (ev *Evaluator) Meaning(r *Rule) string {
 	var b strings.Builder
 	b.WriteString(r.Digest)
@@ -79,8 +77,8 @@ func (ev *Evaluator) Meaning(r *Rule) string {
 	return streams.Digest([]byte(b.String()))
 }
 
-// Changed returns the sorted ids of the rules whose meaning differs between two evaluators, or that
-// only one of them has. Either may be nil.
+// Changed returns the sorted ids of the rules whose meaning differs between two evaluators, or that only one of them
+// has. a or b may be nil.
 func Changed(a, b *Evaluator) []string {
 	meanings := func(ev *Evaluator) map[string]string {
 		m := make(map[string]string)

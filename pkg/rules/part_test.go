@@ -11,8 +11,8 @@ import (
 	"lazaret/pkg/signals/index"
 )
 
-// Some of the rules find the same alone as together with the others, although only the state that
-// they read is maintained.
+// An evaluator with some of the rules must give the same alerts for these rules as an evaluator with all rules,
+// although it maintains only the state that these rules read.
 func TestAPartFindsWhatTheWholeFinds(t *testing.T) {
 	signals := []string{"signal.cluster_size > 1", "signal.key_writes > 1", "signal.echo.size() > 0",
 		"signal.novel.size() > 0", "signal.n > 2", "signal.key_growth > 1.0",

@@ -8,9 +8,9 @@ import (
 	"lazaret/streams"
 )
 
-// path returns the path from an action to the content that caused a rule's alert. If the alert is
-// not about a belief, it contains only content of which the rule's condition or message speaks. An
-// observation of another agent has this agent before its id.
+// path returns the path from an action to the content that caused a rule's alert. If the alert is not about a belief,
+// the path has only content that the rule's condition or message refers to. If an observation is another agent's, that
+// agent's name is put before the observation's id.
 func (r *Rule) path(s *signals.State, a *streams.Alert) []string {
 	in := s.In
 	path := []string{"action:" + in.Event.ID}

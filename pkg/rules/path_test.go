@@ -8,7 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// Two agents may use the same id for different observations.
+// Two agents use the same id for different observations. A path must name the agent of an observation that is not from
+// the action's agent.
 func TestAPathNamesTheAgentOfAnObservationOfAnotherAgent(t *testing.T) {
 	for agent, want := range map[string]string{"bot": "observation:o1", "other": "observation:other/o1"} {
 		body, err := streams.Marshal(&streams.ActionEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "bot"},

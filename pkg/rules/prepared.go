@@ -9,14 +9,14 @@ import (
 	"lazaret/streams"
 )
 
-// Prepared is a decoded entry with its rule inputs, so that it can be evaluated several times. It
-// is not safe for concurrent use.
+// Prepared is a decoded entry with its rule inputs, so that the entry can be evaluated several times without decoding
+// it again. A Prepared is not safe for concurrent use.
 type Prepared struct {
 	Entry  *streams.Entry
 	inputs []*signals.Input
 }
 
-// Prepare decodes an entry. For an entry that rules do not see it returns an empty Prepared.
+// Prepare decodes an entry. If rules are not evaluated on such entries, it returns an empty Prepared.
 func Prepare(e *streams.Entry) (*Prepared, error) {
 	inputs, err := signals.Read(e)
 	if err != nil {
@@ -25,25 +25,24 @@ func Prepare(e *streams.Entry) (*Prepared, error) {
 	return &Prepared{Entry: e, inputs: inputs}, nil
 }
 
-// Empty reports whether rules do not see the entry.
+// Empty reports whether the entry is one on which rules are not evaluated.
 func (p *Prepared) Empty() bool { return len(p.inputs) == 0 }
 
-// EvalPrepared is like Eval, for a prepared entry.
+// EvalPrepared is like Eval, for an entry that Prepare has decoded.
 func (ev *Evaluator) EvalPrepared(st index.Store, p *Prepared) (Result, error) {
 	return ev.judge(st, p.Entry, p.inputs, nil)
 }
 
-// Exhaustive returns the same evaluator without its index. It evaluates every rule for an entry's
-// kind of event. Tests compare the index with it.
+// Exhaustive returns the same evaluator without its index. The returned evaluator evaluates every rule for an entry's
+// kind of event. Tests compare its results with those of the index.
 func (ev *Evaluator) Exhaustive() *Evaluator {
 	c := *ev
 	c.exhaustive = true
 	return &c
 }
 
-// Text returns the text of the entry's first input: its content, or else the summary of its
-// decision, the query of its recall, or the name of its tool. The text is no more
-// trustworthy than the entry.
+// Text returns the text of the entry's first input: its content, or else the summary of its decision, the query of its
+// recall, or the name of its tool. The text is untrusted, like the entry.
 func (p *Prepared) Text() string {
 	if len(p.inputs) == 0 {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// A signal index that is reloaded from its records at random times and one that stays in memory
-// give the same alerts and the same store, byte for byte, while generations change in both.
+// One signal index stays in memory, and another one is reloaded from its records at random times. Both must give the
+// same alerts and the same store, byte for byte, while old generations are dropped in both.
 func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 	small := index.Limits{Postings: [...]int{60, 80, 30, 20}, Links: [...]int{40, 200, 30}, AllLinks: 200, Lag: 150,
 		Origins: 16}
@@ -89,7 +89,7 @@ func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 	}
 }
 
-// contents returns every key of a store with its value.
+// contents returns all keys and values of a store.
 func contents(m *index.MemStore) []string {
 	var out []string
 	m.Scan(nil, func(k, v []byte) (bool, error) {
@@ -99,7 +99,7 @@ func contents(m *index.MemStore) []string {
 	return out
 }
 
-// bookEntry returns an entry whose words, addresses and pieces repeat sometimes.
+// bookEntry returns a random entry. Its words, addresses and pieces sometimes repeat those of earlier entries.
 func bookEntry(r *rand.Rand, seq int) *streams.Entry {
 	e := randomrules.Entry(r, seq)
 	word := func() string { return fmt.Sprintf("w%c%c", 'a'+r.IntN(26), 'a'+r.IntN(26)) }

@@ -41,12 +41,13 @@ type Rule struct {
 
 // Set is a compiled rule set. It is safe for concurrent use.
 type Set struct {
-	digest     string
-	rules      []*Rule
-	groups     map[string]*Evaluator
-	Vars       *compiled.Vars
-	Declared   []*DeclaredSignal
-	Scopes     map[string]*compiled.Scope // by pack; "" has the names that all packs know
+	digest   string
+	rules    []*Rule
+	groups   map[string]*Evaluator
+	Vars     *compiled.Vars
+	Declared []*DeclaredSignal
+	// The names that each pack may use, by pack; under "", the names that all packs may use.
+	Scopes     map[string]*compiled.Scope
 	Exceptions []*Exception
 	places     map[string]func(format string, args ...any) *strictyaml.Error // positions of exceptions
 }
@@ -57,7 +58,7 @@ func (s *Set) Digest() string { return s.digest }
 // Rules returns all rules, ordered by id.
 func (s *Set) Rules() []*Rule { return s.rules }
 
-// Rule returns the rule with an id, or nil.
+// Rule returns the rule with the given id. If there is none, it returns nil.
 func (s *Set) Rule(id string) *Rule {
 	i, ok := slices.BinarySearchFunc(s.rules, id, func(r *Rule, id string) int { return strings.Compare(r.ID, id) })
 	if !ok {
@@ -72,14 +73,14 @@ func (s *Set) Groups() []string { return slices.Sorted(maps.Keys(s.groups)) }
 // Group returns the evaluator of a sentinel group, or nil if the set has no such group.
 func (s *Set) Group(name string) *Evaluator { return s.groups[name] }
 
-// Draft is a rule set that is being compiled, with the problems so far.
+// Draft is a rule set that is being compiled, with the problems that were found until now.
 type Draft struct {
 	Source   *Source
 	Set      *Set
 	Problems Problems
 	FileOf   map[string]string // rule → file
 	signalAt map[string]string // declared signal → place
-	// written has the ids of all rules, including those that do not compile.
+	// written has the ids of all rules in the files, including rules that do not compile.
 	written map[string]bool
 }
 
@@ -92,8 +93,8 @@ func CompileBundle(bundle []byte) (*Set, error) {
 	return Compile(src)
 }
 
-// Compile checks and compiles a rule set. The error, if any, is of type Problems: everything that
-// is wrong, with its place.
+// Compile checks and compiles a rule set. An error is of type Problems, and lists everything that is wrong with the
+// set, with its places.
 func Compile(src *Source) (*Set, error) {
 	c, err := Check(src)
 	if err != nil {
@@ -158,16 +159,16 @@ func Check(src *Source) (*Draft, error) {
 	return c, nil
 }
 
-// CommonFile defines the names that every pack may use. ExceptionsFile has the exceptions,
-// and groupsFile the packs of each group.
+// CommonFile is the file with the names that every pack may use. ExceptionsFile is the file with the exceptions.
+// groupsFile is the file that lists the packs of each group.
 const (
 	CommonFile     = "common.yaml"
 	ExceptionsFile = "exceptions.yaml"
 	groupsFile     = "groups.yaml"
 )
 
-// Decode decodes a file of the set to v. If the file is missing or invalid, it records the problem
-// and returns nil.
+// Decode decodes a file of the rule set to v. If the file is missing or not valid, Decode records that as a problem of
+// the draft and returns nil.
 func (c *Draft) Decode(name string, v any) *strictyaml.Document {
 	text, ok := c.Source.Files[name]
 	if !ok {
@@ -238,8 +239,8 @@ func (c *Draft) pack(pack string, sc *compiled.Scope) (rules []*Rule) {
 	return rules
 }
 
-// names adds lists, macros and signals to a scope. Macros may use each other in any order, but not
-// in a cycle.
+// names adds lists, macros and signals to a scope. A macro may use macros that are defined later, but macros must not
+// use each other in a cycle.
 func (c *Draft) names(sc *compiled.Scope, d *strictyaml.Document, file string, p *PackDoc) {
 	for _, name := range slices.Sorted(maps.Keys(p.Lists)) {
 		if !validName(name) {
@@ -335,7 +336,7 @@ func (c *Draft) groups(packs []string, byPack map[string][]*Rule) {
 	}
 }
 
-// compileRule checks and compiles one rule. It returns nil if it records a problem.
+// compileRule checks and compiles one rule. If the rule has a problem, it records the problem in bad and returns nil.
 func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int, rd *RuleDoc, bad *Problems) *Rule {
 	n := len(*bad)
 	place := func(field, format string, args ...any) *strictyaml.Error {

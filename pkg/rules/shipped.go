@@ -13,12 +13,12 @@ import (
 	"lazaret/pkg/internal/strictyaml"
 )
 
-// Shipped is the value of extends in groups.yaml that adds a rule set to the shipped one.
+// Shipped is a value of `extends` in groups.yaml. With it, a rule set is added to the shipped one.
 const Shipped = "shipped"
 
-// PackDir packs a folder like Pack. If the folder's groups.yaml has extends: shipped, the bundle
-// also contains the shipped packs, and each group uses the packs that either set lists for it. The
-// shipped common.yaml and packs cannot be replaced. exceptions.yaml comes from the folder only.
+// PackDir packs a folder like Pack. If the folder's groups.yaml has `extends: shipped`, the bundle also contains the
+// shipped packs. Each group then uses the packs that the folder or the shipped set lists for it. The folder cannot
+// replace the shipped common.yaml or a shipped pack. Only the folder's exceptions.yaml is used.
 func PackDir(dir string, shipped fs.FS) ([]byte, error) {
 	if _, err := os.ReadDir(dir); err != nil {
 		return nil, err

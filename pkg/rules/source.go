@@ -22,7 +22,7 @@ type Source struct {
 // MaxBundle is the maximum size of a bundle, in bytes.
 const MaxBundle = streams.MaxChunks * streams.ChunkSize
 
-// bundleFormat is the value of the first field of a bundle.
+// bundleFormat is the value of the field `format`, with which every bundle begins.
 const bundleFormat = "lazaret/rules/v1"
 
 type bundle struct {
@@ -35,10 +35,10 @@ type file struct {
 	Text string `json:"text"`
 }
 
-// Pack returns a bundle of a rule set's *.yaml files. The same files give the same bytes.
+// Pack makes a bundle of the *.yaml files of a rule set. The same files always give the same bytes.
 func Pack(fsys fs.FS) ([]byte, error) { return PackWith(fsys, nil) }
 
-// PackWith is like Pack, with some files replaced or added.
+// PackWith is like Pack, but replaces or adds the files in replace, a map from name to text.
 func PackWith(fsys fs.FS, replace map[string]string) ([]byte, error) {
 	b := bundle{Format: bundleFormat}
 	for name, text := range replace {
@@ -97,8 +97,8 @@ func Open(data []byte) (*Source, error) {
 	return s, nil
 }
 
-// Names returns the names of the files in a pack, or in the root, that end with suffix, in
-// alphabetical order.
+// Names returns the names of the files in a pack's folder that end with suffix, in alphabetical order. If dir is empty,
+// it looks in the rule set's folder.
 func (s *Source) Names(dir, suffix string) []string {
 	var out []string
 	for name := range s.Files {
@@ -125,7 +125,7 @@ func (p Problems) Error() string {
 	return b.String()
 }
 
-// note appends an error. If the error has no position, its position is the file.
+// note appends an error to the problems. If the error has no position, its position is the file as a whole.
 func (p *Problems) note(file string, err error) {
 	var e *strictyaml.Error
 	if !errors.As(err, &e) {

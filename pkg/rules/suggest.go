@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Suggest returns a hint with the known word that is most similar to s, or "".
+// Suggest returns a hint that names the known word most similar to s. If no known word is similar, it returns "".
 func Suggest(s string, known []string) string {
 	best, at := "", 3
 	for _, k := range known {

@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// failing is a store that fails once, at one call.
+// failing is a store in which the left-th call fails, and no other.
 type failing struct {
 	index.Store
 	left int
@@ -46,7 +46,7 @@ func (f *failing) Scan(prefix []byte, fn func(k, v []byte) (bool, error)) error 
 	return f.Store.Scan(prefix, fn)
 }
 
-// Whichever call to the store fails, the evaluation returns the error.
+// Each call to the store fails in turn. The evaluation must return the error, whichever call fails.
 func TestAFailureOfTheStoreIsNeverLost(t *testing.T) {
 	set := testSet(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n",
 		"p/r.yaml": "rules:\n  - {id: r, title: T, severity: low, subject: action, message: \"'m'\", on: [memory], effect: " +
@@ -61,7 +61,7 @@ func TestAFailureOfTheStoreIsNeverLost(t *testing.T) {
 		}
 		return &streams.Entry{Seq: seq, Stage: streams.StageIngest, Project: "test", Type: streams.TypeMemory, Body: body}
 	}
-	// An empty table is not asked, so the second store has an earlier entry.
+	// An evaluation does not look up keys in an empty table. So a second store has an earlier entry.
 	empty := func() index.Store { return index.NewMemStore() }
 	filled := func() index.Store {
 		st := empty()

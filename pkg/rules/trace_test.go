@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// A traced evaluation gives the same result as an untraced one, and the text of each part is an
-// expression with the part's value.
+// A traced evaluation must give the same result as one without tracing. The text of each traced part must be an
+// expression that has the value of this part.
 func TestTracedExpressionsAreTheOnesThatDecide(t *testing.T) {
 	sets := 8
 	if testing.Short() {

@@ -1,8 +1,7 @@
 package signals
 
-// Sizes on which cost estimates are based. For an input within them, the estimate proves that the
-// cost limit holds, and the cost is not counted. For a larger input the cost is counted and limited
-// to CostLimit.
+// Sizes on which cost estimates are based. If an input is within these sizes, the estimate proves that the cost is at
+// most CostLimit, and the cost is not counted. For a larger input, the cost is counted and limited to CostLimit.
 const (
 	BoundText  = 64 << 10 // bytes of a text
 	BoundValue = 1 << 10  // bytes of any other string
@@ -10,7 +9,7 @@ const (
 	BoundList  = 64       // elements of any other list
 )
 
-// bounded reports whether an input is within these sizes.
+// bounded reports whether the sizes of an input are within these bounds.
 func (in *Input) bounded() bool {
 	if len(in.Content.Text) > BoundText || len(in.Action.Text) > BoundText || len(in.Content.Views) > BoundViews ||
 		len(

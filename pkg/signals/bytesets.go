@@ -1,12 +1,12 @@
 package signals
 
-// trimmed and edges are bytes around a word that do not belong to the word. unusual are bytes that
-// only unusual words have.
+// trimmed and edges have bytes around a word that do not belong to the word. unusual has bytes that only unusual words
+// have.
 var (
 	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
 	edges   = byteSet(`.,;:!?"'()[]`)
 	unusual = byteSet("0123456789@./:_-=+")
-	// namesEnd are bytes that may follow a proper name.
+	// namesEnd has the bytes that may come directly after a proper name.
 	namesEnd = byteSet(`.,;:!?"'()[]{}`)
 )
 
@@ -20,7 +20,7 @@ func byteSet(s string) *bytes256 {
 	return t
 }
 
-// trim removes bytes of the set from both ends.
+// trim removes bytes of the set t from both ends of w.
 func (t *bytes256) trim(w string) string {
 	for len(w) > 0 && t[w[0]] {
 		w = w[1:]

@@ -35,7 +35,7 @@ func init() {
 	)
 }
 
-// tableClusters has the clusters of at least two contents.
+// tableClusters has the clusters of near-duplicate contents that have at least two contents.
 var tableClusters = index.NewTable(2, "clusters", 20_000)
 
 type cluster struct {
@@ -64,10 +64,10 @@ func readCluster(b []byte) cluster {
 	}
 }
 
-// noteCluster adds the content to the cluster of its first known fingerprint band, and records all
-// of its bands. A text of the user or the operator is in no cluster: they may repeat themselves. For a
-// content with few words only exact repetitions count. A cluster with one content is stored as its
-// origin only.
+// noteCluster finds the cluster of the content: that of its first fingerprint band that is known. It adds the content
+// to this cluster and records all its bands. Text of the user or the operator is put in no cluster, because they may
+// repeat themselves. Content with few words counts only as a repetition if it is exactly the same. Of a cluster with
+// one content, only the content's origin is stored.
 func (s *State) noteCluster() {
 	if !s.hasContent() {
 		return
@@ -96,7 +96,7 @@ func (s *State) noteCluster() {
 	if known < 0 {
 		s.founds = bands[0]
 		first = s.ownOrigin(b)
-		hs := s.memberBy[:] // most contents stay the only one of their cluster
+		hs := s.memberBy[:] // most contents stay alone in their cluster, so use memory that is there already
 		*c = cluster{first: in.Event.Time, sources: hs[:0:1], sessions: hs[1:1:2], agents: hs[2:2:3]}
 	} else {
 		h := readOrigin(b.Origin(first))

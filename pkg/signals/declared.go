@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// tableCounts has declared counts and distinct counts, and tableSteps declared sequences.
-// tableSwaps has the sequences that an action changed, until its verdict.
+// tableCounts has declared counts and distinct counts, and tableSteps declared sequences. tableSwaps has the sequences
+// that an action changed, with their values before, until the action's verdict.
 var (
 	tableCounts = index.NewTable(0, "counts", 20_000)
 	tableSteps  = index.NewTable(1, "sequences", 20_000)
@@ -24,24 +24,24 @@ type Activation interface {
 	ResolveName(name string) (value any, ok bool)
 }
 
-// Expr is a compiled expression. It is evaluated with the activation of the State.
+// Expr is a compiled expression of a declared signal. The State's activation gives the values of its names.
 type Expr interface {
-	// IsTrue reports whether a condition is true. A condition that fails is not.
+	// IsTrue reports whether a condition is true. If the evaluation fails, it returns false.
 	IsTrue(Activation) bool
-	// AppendText appends the value of a text expression. ok is false if it fails.
+	// AppendText appends the value of a text expression to buf. If the evaluation fails, ok is false.
 	AppendText(act Activation, buf []byte) (out []byte, ok bool)
 }
 
 // MaxSteps is the maximum number of steps of a sequence.
 const MaxSteps = 8
 
-// Declared is a signal that a pack declares: a count of events, a count of
-// distinct values among them, or a sequence of steps.
+// Declared is a signal that a pack declares: a count of events, a count of different values in events, or a sequence of
+// steps.
 type Declared struct {
 	Name     string
 	On       map[string]bool // kinds of events that it uses
-	Key      Expr            // a text; events with different keys are counted separately
-	When     Expr            // condition of a count; nil: every event counts
+	Key      Expr            // expression for a text; events with different texts are counted separately
+	When     Expr            // condition for an event to count; nil: every event counts
 	Value    Expr            // a text, for distinct values
 	Window   time.Duration   // maximum age of counted events
 	Max      int             // maximum value
@@ -51,28 +51,29 @@ type Declared struct {
 
 // Step is a step of a sequence.
 type Step struct {
-	On     []string // kinds of events that may be the step
+	On     []string // kinds of events that can be this step
 	When   Expr
-	Within time.Duration // longest time since the step before; 0: any
+	Within time.Duration // maximum time since the step before; 0: no maximum
 }
 
-// paced reports whether any step has a time limit after the previous step. If so, each chain (the
-// progress of a sequence) also stores the time of its last event, and such chains have keys of
-// their own.
+// paced reports whether some step has a maximum time since the step before. Each chain, which is the progress of a
+// sequence, then also stores the time of its last event. Such chains have other keys, because their stored form
+// differs.
 func (d *Declared) paced() bool {
 	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Within > 0 })
 }
 
-// counted is the value of a declared signal that this input changed.
+// counted is the new value of a declared signal that this input has changed.
 type counted struct {
 	by *Declared
 	n  int64
 }
 
-// tableKey returns the key of the signal's counts or steps. It is valid until the next key is made.
+// tableKey returns the key of the signal's counts or steps. If the key's expression fails, ok is false. The key is
+// valid until the next key is made.
 func (d *Declared) tableKey(s *State) (key []byte, ok bool) {
 	t := s.t
-	// The expression may read signals, which make other keys.
+	// The expression may read signals, and that makes other keys. So evaluate it first.
 	t.Text, ok = d.Key.AppendText(s.act, t.Text[:0])
 	end := byte(0)
 	if d.paced() {
@@ -82,8 +83,8 @@ func (d *Declared) tableKey(s *State) (key []byte, ok bool) {
 	return t.Name, ok
 }
 
-// Note counts an event of a kind in On, or records it as a step. An event for which an expression fails does not
-// count. Rules that read the signal have their own handling of errors.
+// Note counts the event of this input if its kind is in On, or records it as a step. If an expression fails, the event
+// does not count. A rule that reads the signal gets the error itself and handles it by its on_error.
 func (d *Declared) Note(s *State) {
 	if d.Steps != nil {
 		d.noteStep(s)
@@ -122,8 +123,8 @@ func (d *Declared) Note(s *State) {
 	s.t.Put(tableCounts, k, s.t.Give(kept))
 }
 
-// chain is the progress of a sequence: the events of its first steps, and the times of the first
-// and the last of them.
+// chain is the progress of a sequence: the events of the steps so far, with the times of the first and the last of
+// these events.
 type chain struct {
 	since  int64
 	last   int64 // of paced sequences only
@@ -141,8 +142,8 @@ func (c *chain) has(event string) bool {
 	return false
 }
 
-// noteStep records an event as a step of a sequence. Each step stores the latest chain that led to
-// it, so that other events between the steps do not end it.
+// noteStep records an event as a step of a sequence. For each step, the latest chain that ends with this step is
+// stored. So other events between the steps do not end a chain.
 func (d *Declared) noteStep(s *State) {
 	var matched [MaxSteps]bool
 	some := false
@@ -158,7 +159,7 @@ func (d *Declared) noteStep(s *State) {
 	if !ok {
 		return
 	}
-	// The decoded chains share memory with the old value, so the new value is encoded elsewhere.
+	// The decoded chains share memory with the stored value, so encode the new value in other memory.
 	var memory [MaxSteps]chain
 	chains, paced := memory[:len(d.Steps)], d.paced()
 	old := s.t.Get(tableSteps, k)
@@ -177,7 +178,7 @@ func (d *Declared) noteStep(s *State) {
 		c.events = c.events[:len(c.events)-len(dc)]
 	}
 	now, id, changed := s.In.Event.Time.UnixNano(), s.In.Event.ID, false
-	// In reverse order, so that one event is only one step of a chain.
+	// Go through the steps in reverse order, so that one event does not become two steps of a chain.
 	for i := len(d.Steps) - 1; i >= 0; i-- {
 		if !matched[i] {
 			continue
@@ -226,12 +227,12 @@ func (d *Declared) noteStep(s *State) {
 	s.t.Put(tableSteps, k, s.t.Give(e))
 }
 
-// swapKey returns the key of the sequences that an action changed.
+// swapKey returns the key in tableSwaps under which the changes by an action are stored.
 func swapKey(t *index.Tables, agent, session, id string) []byte {
 	return t.NameKey(agent, "\x00", session, "\x00", id)
 }
 
-// NoteSequences stores the sequences that the action changed.
+// NoteSequences stores which sequences this action has changed, and their values before. Heard uses that.
 func (s *State) NoteSequences() {
 	if len(s.swaps) == 0 {
 		return
@@ -242,7 +243,7 @@ func (s *State) NoteSequences() {
 	s.t.Put(tableSwaps, swapKey(s.t, s.In.Event.Agent, s.In.Event.Session, s.In.Event.ID), s.t.Give(e))
 }
 
-// Read returns the value of the signal for the input, or an error.
+// Read returns the value of the signal for the input. If an expression of the signal fails, it returns an error.
 func (d *Declared) Read(s *State) any {
 	if d.Steps != nil {
 		return s.done[d.Name]
@@ -265,9 +266,9 @@ func (d *Declared) Read(s *State) any {
 	return n
 }
 
-// Heard applies the verdict on an action. A held action was not executed, so it is not a step.
-// Heard therefore restores the sequences that the action changed, unless something else has changed
-// them since. If a person approves the hold, Heard applies the action's steps again.
+// Heard updates sequences with the verdict on an action. A held action was not executed, so it must not count as a
+// step. If the verdict is hold, Heard therefore restores the sequences that the action changed, except those that
+// changed again since. If a person approves the hold, Heard records the action's steps again.
 func Heard(st index.Store, project string, v *streams.VerdictEntry) error {
 	t := index.Open(st, project)
 	noteHeld(t, v.Agent, v.Session, v.ID, v.Verdict)

@@ -10,11 +10,10 @@ import (
 // maxDependencies is the maximum number of contents that an action is reported to depend on.
 const maxDependencies = 8
 
-// Dependencies returns the untrusted content that the action depends on: content with an
-// instruction that the action would carry out, and content that was the first in the project to
-// name a value of the arguments. Content is not included just because it was read before. Content
-// is also not included if the user asked for the action as the content does, or named the value
-// before the content.
+// Dependencies returns the untrusted content that the action depends on: content with an instruction that the action
+// would carry out, and content that was the first in the project to name a value of the arguments. Content is not
+// included only because it was read before the action. Content is also left out if the user asked for the same action,
+// or if the user named the value before the content did.
 func (s *State) Dependencies() []streams.Rest {
 	var out []streams.Rest
 	s.echo()

@@ -13,21 +13,21 @@ import (
 
 const (
 	noteText  = 2 << 10 // bytes of a directive's text that are stored
-	planNames = 16      // maximum number of identifiers in a document that counts as a plan
+	planNames = 16      // maximum number of identifiers in a document that is stored as a plan
 )
 
 var partDirectives = keep(orderDirectives, (*State).noteDirectives)
 
-// noteDirectives stores the instructions in untrusted content. It also stores those in memories
-// that the model itself wrote, because a recall shows them to the model again. It leaves out
-// memories without external content.
+// noteDirectives stores the instructions in untrusted content. It also stores instructions in memories that the model
+// itself wrote, because a recall shows them to the model again. It leaves out memories of the model that have no
+// external content.
 func (s *State) noteDirectives() {
 	if s.hasExternalContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" && !s.In.graded {
 		s.noteDirective()
 	}
 }
 
-// tableNotes has the directives of untrusted content. A stored directive is also called a note.
+// tableNotes has the stored directives of untrusted content. A stored directive is called a note in this package.
 var tableNotes = index.NewTable(3, "directives", 4_000)
 
 // directive is the stored form of an instruction.
@@ -37,9 +37,9 @@ type directive struct {
 	at                                 time.Time
 	memory                             bool // it is in a memory
 	own                                bool // the agent wrote it
-	commands                           bool // it has one of the markers in commanding
+	commands                           bool // it has one of the markers in the set commanding
 	userNamed                          bool // the user named its source
-	handed                             bool // the user left it to the source to say what to do
+	handed                             bool // the user asked the agent to do what its source says
 	document                           bool // it is in a document that was read
 	carriers, names                    []uint32
 	sentences                          [][]uint32
@@ -83,8 +83,8 @@ func (n *directive) bytes(e index.Encoder) index.Encoder {
 	return e
 }
 
-// read decodes a record to n. n shares memory with b, and its hashes are in buf, so that reading
-// many records allocates nothing.
+// read decodes a record to n. To allocate nothing, n uses the memory of b, and the hashes are appended to buf. read
+// returns buf.
 func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	d := index.Decoder(b)
 	n.sum, n.event, n.source, n.text, n.agent, n.belief = d.Raw(), d.Raw(), d.Raw(), d.Raw(), d.Raw(), d.Raw()
@@ -109,13 +109,13 @@ func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	return buf
 }
 
-// noteDirective stores untrusted content with an instruction, under its session, the words of its
-// sentences and its carriers.
+// noteDirective stores untrusted content that has an instruction. The note can then be found by its session, by the
+// words of its sentences, and by its carriers.
 func (s *State) noteDirective() {
 	in := s.In
 	names := in.names
 	if len(in.Content.Markers) == 0 && len(in.directives.sentences) == 0 {
-		// Content that names a few tools counts as a plan, even if it does not ask for anything.
+		// Content without an instruction is stored too if it names a few tools, because it may be a plan.
 		if in.Event.Origin != "document" && in.Event.Kind != "memory" || len(names) == 0 ||
 			len(names) > planNames && in.Event.Kind != "memory" {
 			return
@@ -123,7 +123,7 @@ func (s *State) noteDirective() {
 	}
 	own, mark := in.Event.Kind == "memory" && in.Memory.Origin == "agent", byte(0)
 	if own {
-		mark = 1 // so that an agent's own memory and another's with the same text are different notes
+		mark = 1 // so that an agent's own memory and a content of somebody else with the same text are different notes
 	}
 	buf := append(append(s.t.Text[:0], in.Event.Kind...), mark)
 	kind := len(buf)
@@ -155,15 +155,15 @@ func (s *State) noteDirective() {
 		commands:  in.directives.found&commanding != 0,
 	}
 	if n.commands {
-		n.text = in.directives.commandText() // other notes are compared by their words only
+		n.text = in.directives.commandText() // notes that do not command are compared only by their words
 	}
 	n.named = in.directives.carriers(in)
 	for _, cs := range n.named {
 		n.carriers = append(n.carriers, cs...)
 	}
 	n.carriers = distinct(n.carriers)
-	// The same text is stored once, however often it is read. A number that another text has is
-	// skipped.
+	// The same text is stored only once, however often it is read. The note's number is made from a hash of the text.
+	// If another text has this number, the next number is used.
 	id := binary.BigEndian.Uint32(sum[8:])
 	for b := s.t.Get(tableNotes, s.t.NumberKey(id)); b != nil; b = s.t.Get(tableNotes, s.t.NumberKey(id)) {
 		if d := index.Decoder(b); string(d.Raw()) == string(n.sum) {
@@ -190,7 +190,7 @@ func (s *State) noteDirective() {
 	b.LinkAll(index.LinkWords, distinct(words), id)
 }
 
-// commandText returns the sentences that command the reader.
+// commandText returns the text of those sentences that command the reader.
 func (d *directives) commandText() []byte {
 	var b []byte
 	for i, words := range d.sentences {
@@ -206,7 +206,7 @@ func (d *directives) commandText() []byte {
 	return clipBytes(b, noteText)
 }
 
-// clipBytes cuts b to at most n bytes, not inside a rune.
+// clipBytes returns at most the first n bytes of b. It does not cut inside a rune.
 func clipBytes(b []byte, n int) []byte {
 	if len(b) <= n {
 		return b
@@ -223,7 +223,8 @@ const (
 	notesRecalled = "m" // of contents that a recall served
 )
 
-// noteHere adds a note to those of the session. If there are too many, the oldest is dropped.
+// noteHere adds a note to the session's list. kind says whether the session read the content or a recall served it. If
+// the list is full, the oldest note is dropped.
 func (s *State) noteHere(kind string, id uint32) {
 	k := s.sessionKey(kind)
 	ids := s.t.Get(tableSessions, k)
@@ -236,7 +237,7 @@ func (s *State) noteHere(kind string, id uint32) {
 	s.t.Put(tableSessions, k, s.t.Give(binary.BigEndian.AppendUint32(e, id)))
 }
 
-// notesHere appends the notes of the session to ids, the latest first.
+// notesHere appends to ids the notes in the session's list, beginning with the latest.
 func (s *State) notesHere(kind string, ids []uint32) []uint32 {
 	for b := s.t.Get(tableSessions, s.sessionKey(kind)); len(b) >= 4; b = b[:len(b)-4] {
 		ids = append(ids, binary.BigEndian.Uint32(b[len(b)-4:]))
@@ -244,14 +245,14 @@ func (s *State) notesHere(kind string, ids []uint32) []uint32 {
 	return ids
 }
 
-// linkBelief lets a recall of a belief find the note of its content.
+// linkBelief links a belief to the note of its content, so that the note is found when a recall serves the belief.
 func (s *State) linkBelief(belief []byte, id uint32) {
 	if b := s.t.Index(); b != nil && len(belief) > 0 && !slices.Contains(s.notesOf(string(belief), nil), id) {
 		b.LinkAll(index.LinkTargets, []uint32{beliefLink(string(belief))}, id)
 	}
 }
 
-// notesOf appends the notes of a belief's content to ids.
+// notesOf appends to ids the notes that linkBelief linked to a belief.
 func (s *State) notesOf(belief string, ids []uint32) []uint32 {
 	if b := s.t.Index(); b != nil {
 		ids = b.Linked(index.LinkTargets, index.LinkKey(beliefLink(belief)), ids)

@@ -12,7 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// minValue is the minimum length of a distinctive argument, in bytes.
+// minValue is the minimum length in bytes of an argument that counts as distinctive, because it hardly occurs by
+// chance.
 const minValue = 12
 
 func init() {
@@ -42,8 +43,8 @@ type Served struct {
 	Age          float64 `cel:"age" doc:"seconds since the instruction was read"`
 }
 
-// echo returns the instructions that the action would carry out. It includes an instruction only if
-// there is evidence, not just because it was read.
+// echo returns the instructions that the action would carry out. It includes an instruction only if the action has
+// something in common with it, not only because it was read.
 func (s *State) echo() []*Served {
 	if s.servedRead {
 		return s.servedBy
@@ -101,7 +102,7 @@ func (s *State) echo() []*Served {
 		}
 		buf = n.read(b, buf[:0])
 		if n.own && bytes.HasPrefix(n.source, ofTool) && slices.Contains(read, id) && !slices.Contains(recalled, id) {
-			continue // a call of this session wrote it, perhaps this call itself
+			continue // a tool call of this session wrote this memory, perhaps the present call itself
 		}
 		same := slices.Contains(here, id)
 		// The permission to follow the source (handed) counts only in the session in which the user gave it.
@@ -130,11 +131,11 @@ func (s *State) echo() []*Served {
 	return s.servedBy
 }
 
-// ofTool begins the source of a memory that a call of a tool of the host writes.
+// ofTool is the beginning of the source of a memory that was written by a call of a host's tool.
 var ofTool = []byte("tool:")
 
-// match returns how the action carries out one of the note's sentences, or nil. It prefers a
-// sentence that asks for more than the user did (UserNamed is false).
+// match returns how the action carries out one of the note's sentences, or nil. If several sentences fit, it prefers
+// one that asks for something for which the user did not ask (UserNamed is false).
 func (s *State) match(n *directive, same bool) (best *Served) {
 	in, c := s.In, s.In.call
 	if in.intent.Files && !n.document && s.writesOut(n) {
@@ -143,12 +144,13 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	for i, words := range n.sentences {
 		commands := hasHash(words, intent.Command)
 		if sv := s.serves(n.named[i], words, commands, same); sv != nil {
-			// The first case: the user asked for the change of the file, and a document may say what to write there.
-			// The second: the user wants something done, and a document may say how to build or test, or mention a
-			// change.
+			// Two cases count as asked for by the user. First, the user asked for the change of the file, and a
+			// document may say what to write into it. Second, the user wants something done, and a document may say how
+			// to build or test, or mention a change.
 			sv.UserNamed = sv.UserNamed || n.document && !commands && (in.intent.Files ||
 				in.intent.Ordinary && (sv.By != "carrier" && sv.By != "value" || in.Action.Args["command"] != nil))
-			// The user left the steps to the source of the note, and this sentence may be one of them.
+			// The user asked the agent to do what the source of the note says, and this sentence may be one of those
+			// steps.
 			sv.UserNamed = sv.UserNamed || n.handed && !commands && in.intent.Handed
 			if !sv.UserNamed {
 				return sv
@@ -179,8 +181,8 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	return nil
 }
 
-// writesOut reports whether the action writes a sentence of a note into a file. One sentence of the note must have
-// at least three quarters of the words of a sentence that the action writes.
+// writesOut reports whether the action writes a sentence of a note into a file. It does if, for some sentence that the
+// action writes, one sentence of the note has at least three quarters of its words.
 func (s *State) writesOut(n *directive) bool {
 	if !s.writesRead {
 		s.writes, s.writesRead = intent.Sentences(s.In.Action.Text), true
@@ -192,9 +194,10 @@ func (s *State) writesOut(n *directive) bool {
 	})
 }
 
-// serves compares the action with one sentence that asks for something. It compares their carriers, and the
-// sentence's words with those of the action and of its arguments. A value that the user named is no evidence.
-// Neither is a value that the user, the operator or the agent named before any external content did (see inside).
+// serves compares the action with one sentence that asks for something. It compares their carriers, and the sentence's
+// words with those of the action and of its arguments. Two kinds of values do not show that the action comes from the
+// sentence: a value that the user named in this session, and a value that the user, the operator or the agent named
+// before any external content did (see inside).
 func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	in, c := s.In, s.In.call
 	for i, v := range in.Content.Carriers {
@@ -224,7 +227,7 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 			strong = v
 		}
 	}
-	// A user who named all values of the action asked for the action.
+	// If the user named all values of the action, that counts as asking for the action.
 	asked := in.intent.Asked || len(c.Values) > 1 && len(in.intent.Values) == len(c.Values)
 	named := (asked || in.intent.Deed) && in.targetsNamed() // including the receivers
 	switch {
@@ -234,24 +237,25 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 		return &Served{By: "value", Value: streams.Clip(c.Values[0].Text, 120), UserNamed: named}
 	case !asks, shared == 0 && len(c.Values) > 0 && !commands &&
 		(in.intent.Asked || in.intent.Deed || in.intent.Files):
-		// The tool's name says little if the user asked for an action of this kind.
+		// If the user asked for an action of this kind, a common word in the tool's name does not show that the action
+		// comes from the sentence.
 		return nil
 	}
-	// The user, and not the content, is the cause of the action if the user asked for it and also
-	// did one of these: named all receivers, named all values that the sentence has, or named the
-	// tool as closely as the sentence does.
+	// The user, and not the content, is the cause of the action if the user asked for it and also met one of three
+	// conditions: named all receivers, named all values that the sentence has, or named the tool as closely as the
+	// sentence does.
 	by, what := "tool", in.Action.Tool
 	if w := s.sharedWords(words); w != "" && !hasHash(words, c.Whole) && !act && count(words, c.Things) == 0 {
-		by, what = "words", w // nothing of the tool's name is in the sentence
+		by, what = "words", w // the sentence has nothing of the tool's name, so show a common word
 	}
 	return &Served{By: by, Value: what,
 		UserNamed: named || asked && (len(c.Values) > 0 && unexplained == 0 || in.intent.Closeness >= c.Strength(words))}
 }
 
-// maxShared is the maximum number of words that are quoted.
+// maxShared is the maximum number of common words that an explanation lists.
 const maxShared = 6
 
-// sharedWords returns words of the action's arguments that a sentence has too.
+// sharedWords returns the words that both the action's arguments and a sentence have.
 func (s *State) sharedWords(words []uint32) string {
 	var out []string
 	for w := range strings.FieldsFuncSeq(text.Normalize(s.In.Action.Text), intent.NotWord) {
@@ -264,13 +268,14 @@ func (s *State) sharedWords(words []uint32) string {
 	return streams.Clip(strings.Join(out, ", "), 120)
 }
 
-// known reports whether a value is a carrier for which inside is true.
+// known reports whether a value of the action is a carrier that the user, the operator or the agent named first (see
+// inside).
 func (s *State) known(v *intent.Value) bool {
 	i := s.carrierOf(v)
 	return i >= 0 && s.inside(i)
 }
 
-// carrierOf returns the index of the carrier that a value of the action is, or -1.
+// carrierOf returns the index of the carrier that is the value v of the action. If v is no carrier, it returns -1.
 func (s *State) carrierOf(v *intent.Value) int {
 	return slices.IndexFunc(s.In.Content.Carriers, func(c string) bool {
 		_, x, _ := strings.Cut(c, ":")
@@ -278,8 +283,8 @@ func (s *State) carrierOf(v *intent.Value) int {
 	})
 }
 
-// inside reports whether the user, the operator or the agent named a carrier of the action before
-// any outside content did.
+// inside reports whether the user, the operator or the agent named carrier i of the action before any external content
+// did.
 func (s *State) inside(i int) bool {
 	m := &s.met()[i]
 	return m.ok && !(s.noted && m.ref&^index.NamedByUser == s.ownRef) && !s.originOfMet(m).external

@@ -12,11 +12,11 @@ func init() {
 	)
 }
 
-// entropy returns the Shannon entropy of the bytes of a text, over its first 64 KiB: log2 n minus
-// the mean of log2 c over the n bytes, where c is the number of occurrences of the byte.
+// entropy returns the Shannon entropy of the bytes of a text, over its first 64 KiB: That is log2 n minus the mean of
+// log2 c over the n bytes. For each byte, c is how often its value occurs.
 func entropy(s string) float64 {
-	// Four counters per byte value, so that consecutive increments need not wait for each other. Each counts at
-	// most a quarter of the bytes.
+	// There are four counters for each byte value. So an increment need not wait for the one before it. Each counter
+	// counts at most a quarter of the bytes, so it cannot overflow.
 	var n [4][256]uint16
 	s = s[:min(len(s), BoundText)]
 	i, all := 0, byte(0)

@@ -36,8 +36,7 @@ type Fragment struct {
 	Events []string `cel:"events" doc:"observations that contained the pieces"`
 }
 
-// oddFields returns the words that may be unusual. For a text that is not ASCII these are all
-// words.
+// oddFields returns the words of s that may be unusual. If s is not ASCII, it returns all words.
 func oddFields(s string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start, odd := 0, false
@@ -62,25 +61,26 @@ func oddFields(s string) iter.Seq[string] {
 	}
 }
 
-// pieces returns the unusual words of a content, which are candidates for parts of a value.
+// pieces returns the unusual words of a content. Each may be a piece of a value that is split over several contents.
 func pieces(s string) []string {
 	s = streams.Clip(s, 16<<10)
 	var out []string
 	add := func(w string) (more bool) {
 		if w = trimmed.trim(w); len(w) >= index.MinPiece && len(w) <= index.MaxPiece && unusual.in(w) {
-			// Conversion to lower case may change the length.
+			// Conversion to lower case may change the number of bytes, so check it again.
 			if w = strings.ToLower(w); len(w) >= index.MinPiece && len(w) <= index.MaxPiece {
 				out = append(out, w)
 			}
 		}
 		return len(out) < maxPieces
 	}
-	// Words are split at ASCII spaces here. Only words with unusual bytes are examined further.
+	// Split words at ASCII spaces, and examine only words with unusual bytes. That is faster than splitting at all
+	// kinds of spaces.
 	start, odd := 0, false
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c >= utf8.RuneSelf:
-			// Other kinds of spaces may follow, so start again.
+			// The text is not ASCII and may have other kinds of spaces. So start again and split at all of them.
 			out = nil
 			for w := range strings.FieldsSeq(s) {
 				if !add(w) {
@@ -103,8 +103,8 @@ func pieces(s string) []string {
 	return out
 }
 
-// notePieces stores the pieces. The index stores the possible lengths of pieces by their first
-// bytes, so that one lookup can rule out a piece at a position instead of one lookup per length.
+// notePieces stores the pieces of the content. By a piece's first bytes, the index also stores which lengths such
+// pieces have. So one lookup tells that no piece begins at a position, and not one lookup for each length.
 func (s *State) notePieces() {
 	if !s.hasExternalContent() {
 		return
@@ -121,7 +121,7 @@ func (s *State) notePieces() {
 	}
 }
 
-// values returns the words of an action's arguments that may have been assembled from pieces.
+// values returns those words of an action's arguments that may have been assembled from pieces.
 func values(s string) []string {
 	var out []string
 	for v := range oddFields(s) {
@@ -153,10 +153,11 @@ func (s *State) fragments() []*Fragment {
 	return out
 }
 
-// assemble splits a value into two to four known pieces from at least two observations. It returns
-// nil if that is not possible. lengths are those of pieces with which the value may begin.
+// assemble splits a value into two to four known pieces from at least two observations. If that is not possible, it
+// returns nil. lengths are the lengths of pieces with which the value may begin, as bits.
 func assemble(b *index.Index, v string, lengths uint64) *Fragment {
-	// A way ends at a position: after n pieces, of which the last one begins at from.
+	// ways has, for each position of the value, a way to split the value up to there: into n pieces, of which the last
+	// one begins at from.
 	type way struct {
 		n    int
 		from int

@@ -7,8 +7,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// The types that expressions use. A field's CEL name is its cel tag. A field that an entry lacks
-// has the zero value, so that reading it never fails.
+// The types of the values that expressions use. In an expression, a field has the name in its cel tag. If an entry
+// lacks a field, the field is zero, so that reading it never fails.
 
 // Event has the fields that all entries have in common.
 type Event struct {
@@ -26,7 +26,7 @@ type Event struct {
 	Size      int64     `cel:"size" doc:"size of the content in bytes"`
 }
 
-// Content is text that was read, written or answered.
+// Content is a text that was read, written as a memory, or given as an answer.
 type Content struct {
 	Text      string   `cel:"text" doc:"verbatim"`
 	Views     []string `cel:"views" doc:"the normalized text and its decoded forms, in lower case"`
@@ -38,7 +38,7 @@ type Content struct {
 	Kinds     []string `cel:"kinds" doc:"the kinds of its carriers: email, host, url, path, secret and the like"`
 }
 
-// Belief is the state of a belief when an entry cited it.
+// Belief is the state of a belief at the time when an entry cited it.
 type Belief struct {
 	ID          string  `cel:"id"`
 	Found       bool    `cel:"found"`
@@ -59,7 +59,7 @@ type Belief struct {
 	agent string
 }
 
-// Agent returns the agent that sent the observation.
+// Agent returns the name of the agent that sent the observation from which the belief was made.
 func (b *Belief) Agent() string { return b.agent }
 
 // Memory is a memory write.
@@ -120,7 +120,7 @@ type Recall struct {
 	Items    []*Recalled `cel:"items" doc:"items that were found and not refused"`
 }
 
-// Recalled is one entry that a retrieval found.
+// Recalled is one belief that a recall found.
 type Recalled struct {
 	ID         string   `cel:"id" doc:"id of the belief"`
 	Key        string   `cel:"key"`
@@ -183,17 +183,17 @@ type Input struct {
 	pushes    []string        // targets that signal.pushes counts by source
 	targetsBy []uint64        // hashes of each target with the source
 	call      *intent.Call    // for an action
-	short     []short         // the arguments that are not prose; nil until they are first used
+	short     []short         // the arguments that are no prose; computed when they are first used
 	intent    intent.Relation // for an action
 	graded    bool            // for a memory: it has no external content
 	userNamed bool            // for an observation: the user named its source
-	handed    bool            // for an observation: the user left it to its source to say what to do
+	handed    bool            // for an observation: the user asked the agent to do what its source says
 
-	Large bool // larger than the sizes that costs are estimated for
+	Large bool // set if the input is larger than the sizes on which cost estimates are based
 }
 
-// reading is the part of an input that depends only on its text, its kind of event and its class of
-// origin. It is read-only once it is complete.
+// reading is the part of an input that depends only on its text, on its kind of event, and on whether its origin is
+// external. Once it is complete, it must not be modified.
 type reading struct {
 	features   text.Features
 	directives directives
@@ -208,5 +208,5 @@ type reading struct {
 	carriers  []uint32 // hashes of Content.Carriers
 
 	ViewNames []string // names of Content.Views in pkg/text
-	MarkedIn  string   // the first decoded view with a marker that no earlier view has
+	MarkedIn  string   // name of the first decoded view with a marker that the views before it do not have
 }

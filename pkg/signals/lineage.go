@@ -12,7 +12,7 @@ import (
 
 const (
 	sampleOf  = 4  // one phrase in this many is stored
-	maxSample = 32 // maximum number of stored phrases of one content
+	maxSample = 32 // maximum number of phrases that are stored for one content
 )
 
 var (
@@ -52,7 +52,7 @@ type Lineage struct {
 	Target      bool    `cel:"target" doc:"for actions: it is in a short argument, and neither only the host of an e-mail address nor only a link in the sentence of a message"`
 }
 
-// met is a carrier of the input and its first origin, if there is one.
+// met is a carrier of the input, with the carrier's first origin in the project, if there is one.
 type met struct {
 	carrier string
 	ref     uint32
@@ -68,8 +68,8 @@ func (s *State) originOfMet(m *met) *origin {
 	return m.head
 }
 
-// noteCarriers stores each carrier's first origin. If that origin is a held action, the next
-// content or action with the carrier replaces it.
+// noteCarriers stores each carrier's first origin. If the first origin is an action that is held, it does not count:
+// the next content or action with the carrier becomes the first origin.
 func (s *State) noteCarriers() {
 	in := s.In
 	if !s.hasContent() && in.Event.Kind != "action" {
@@ -102,7 +102,7 @@ func (s *State) noteCarriers() {
 	}
 }
 
-// met returns the carriers of the input with their origins.
+// met returns the carriers of the input, each with its first origin in the project.
 func (s *State) met() []met {
 	if !s.metRead {
 		s.metRead = true
@@ -117,7 +117,7 @@ func (s *State) met() []met {
 // maxProper is the maximum number of proper names that are stored for a content.
 const maxProper = 24
 
-// properNames returns the runs of two to four capitalized words, as "name:a b".
+// properNames returns each sequence of two to four capitalized words in a text, in the form "name:a b".
 func properNames(text string) []string {
 	var out, run []string
 	add := func(words []string) {
@@ -130,7 +130,7 @@ func properNames(text string) []string {
 	flush := func() {
 		add(run)
 		if len(run) > 2 {
-			add(run[1:]) // the first word may be capitalized because it begins a sentence
+			add(run[1:]) // leave out the first word, which may be capitalized only because it begins a sentence
 		}
 		run = run[:0]
 	}
@@ -159,8 +159,8 @@ func properNames(text string) []string {
 	return out
 }
 
-// sampled returns the phrases of a text that are stored. They are chosen by their own hash, so that
-// an extract of the text has the same ones.
+// sampled returns the phrases of a text that are stored. A phrase's own hash decides whether it is stored, so that an
+// extract of the text has the same stored phrases.
 func sampled(p text.Phrases) []uint64 {
 	var out []uint64
 	for _, h := range p.Hashes {
@@ -171,7 +171,7 @@ func sampled(p text.Phrases) []uint64 {
 	return out
 }
 
-// notePhrases stores the external content that first had each phrase.
+// notePhrases stores for each sampled phrase the first external content that had it.
 func (s *State) notePhrases() {
 	if !s.hasExternalContent() {
 		return
@@ -227,7 +227,7 @@ func (s *State) lineage() []*Lineage {
 		}
 		out = append(out, l)
 	}
-	// A phrase is reported if one external content has a third of the input's phrases.
+	// Report a phrase only if the same external content has at least a third of the input's phrases.
 	var hits map[string]int
 	var first map[string]*Lineage
 	mine := in.sample

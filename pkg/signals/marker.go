@@ -11,13 +11,13 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Markers are classes of instructions that a text gives its reader. They are derived from the parts
-// of an instruction to a model (ignore earlier instructions, take a role, do this, tell nobody,
-// remember it), and not from a collection of attacks. They are found in normalized and decoded
-// views. Each class alone is frequent in harmless text. Rules combine them.
+// Markers are classes of instructions that a text gives its reader. They follow from the parts that an instruction to a
+// model can have (ignore earlier instructions, take a role, do this, tell nobody, remember it). They were not derived
+// from a collection of attacks. They are found in normalized and decoded views. Each class alone is frequent in
+// harmless text. Rules combine them.
 //
-// One pass over the words of a view finds them. A pattern is a few classes of words that follow
-// each other in a sentence, so that the cost is linear in the length of the text.
+// One pass over the words of a view finds them. A pattern is a few classes of words that follow each other in a
+// sentence, so that the cost is linear in the length of the text.
 
 // Classes of words, as bits.
 const (
@@ -46,10 +46,10 @@ const (
 	wSession                     // sessions, conversations
 	wSelf                        // the speaker
 	wAnswer                      // the reader's output
-	wShape                       // verbs that prescribe a form of the output
+	wShape                       // verbs that tell the reader which form the output must have
 	wFollow                      // verbs of obedience
 	wStrict                      // words that make an order strict: strictly, exactly, must
-	wMachine                     // names of a reader that is a program
+	wMachine                     // names for a reader that is a program
 	wAsk
 	wReply
 )
@@ -121,8 +121,8 @@ var wordClasses = func() map[string]uint32 {
 	return m
 }()
 
-// misspelt returns the ways to write a word of six letters or more with one error: two letters in the wrong
-// order, a letter that is missing, or a letter twice. The first and the last letter are right.
+// misspelt returns the spellings of a word of six letters or more that have exactly one of these errors: two letters in
+// the wrong order, a letter that is missing, or a letter twice. The first and the last letter are right.
 func misspelt(w string) (out []string) {
 	if len(w) < 6 {
 		return nil
@@ -136,12 +136,14 @@ func misspelt(w string) (out []string) {
 	return out
 }
 
-// mayHaveClass reports whether a word may be in wordClasses. Most other words then need no lookup.
+// mayHaveClass reports whether a word may be in wordClasses. It needs no lookup, and returns false for most words
+// without a class.
 func mayHaveClass(w string) bool {
 	return len(w) < 32 && firstLengths[w[0]]&lastLengths[w[len(w)-1]]&(1<<len(w)) != 0
 }
 
-// firstLengths and lastLengths have, for each first and last byte, the lengths of the words with classes, as bits.
+// firstLengths has, for each byte, the lengths of the words in wordClasses that begin with it, as bits. lastLengths has
+// the lengths of those that end with it.
 var firstLengths, lastLengths = func() (first, last [256]uint32) {
 	for w := range wordClasses {
 		first[w[0]] |= 1 << len(w)
@@ -150,11 +152,11 @@ var firstLengths, lastLengths = func() (first, last [256]uint32) {
 	return first, last
 }()
 
-// The markers, in the order in which they are listed. Each says what a sentence does. docs/rules.md
-// has examples.
+// The markers, in the order in which they are listed. A marker says what a sentence of the text does. docs/rules.md has
+// examples.
 const (
 	mOverride   = iota // cancels earlier instructions to the reader
-	mRole              // poses as the system, or gives the reader a role
+	mRole              // claims to be the system, or gives the reader a role
 	mAddress           // addresses the reader as a machine
 	mRequest           // asks for an act
 	mExfiltrate        // asks for a secret or for the conversation
@@ -164,11 +166,11 @@ const (
 	mPlea              // asks for something for its writer
 	mAnswer            // prescribes the reader's answer
 	mObey              // demands that the reader obeys
-	mHidden            // (not a sentence) the content has characters that nobody sees
+	mHidden            // the content has invisible characters (this marker is not about a sentence)
 )
 
-// commanding are the markers of a text that commands its reader. A request, a plea or the name of a
-// tool alone does not.
+// commanding has the markers of a text that commands its reader. A text with only a request, a plea or the name of a
+// tool does not.
 const commanding = uint16(1<<len(markerNames)-1) &^ (1<<mRequest | 1<<mPlea | 1<<mTool)
 
 var markerNames = [...]string{
@@ -186,8 +188,8 @@ var markerNames = [...]string{
 	"hidden",
 }
 
-// frames are parts of chat templates. Documents do not need them, and a model may take them for the
-// end of a document.
+// frames are parts of chat templates. A document has no reason to have them, and a model may take one for the end of
+// the document.
 var frames = []string{
 	"<|im_start",
 	"<|im_end",
@@ -206,35 +208,35 @@ var frames = []string{
 }
 
 const (
-	// maxMarked is the number of bytes that are searched for markers at the start of a view, and
-	// again at its end.
+	// maxMarked is a number of bytes. Markers are searched only in so many bytes at the beginning of a view, and in so
+	// many at its end.
 	maxMarked = 64 << 10
-	// maxSentences is the maximum number of sentences that are stored for a text, and sentenceWords
-	// the maximum number of words of each.
+	// maxSentences is the maximum number of sentences that are stored for a text, and sentenceWords the maximum number
+	// of stored words of each sentence.
 	maxSentences  = 24
 	sentenceWords = 48
 )
 
-// directives are the instructions that a text gives its reader.
+// directives has what was found of the instructions that a text gives its reader.
 type directives struct {
 	found     uint16     // markers, as bits
-	sentences [][]uint32 // hashed stems of the sentences that ask for something
-	said      []string   // the same sentences in normal form, with the sentences that belong to them
+	sentences [][]uint32 // for each sentence that asks for something, the hashed stems of its words
+	said      []string   // text of each of these sentences in normal form, with the sentences after it that belong to it
 }
 
-// markers returns the classes found in any view, in a fixed order.
+// markers returns the names of the markers found in any view, in a fixed order.
 func markers(views []text.View, hidden bool) []string {
 	var d directives
 	d.read(views, false)
 	return d.names(hidden)
 }
 
-// Markers lists the classes of instruction that a text may have.
+// Markers returns the names of all markers.
 func Markers() []string { return slices.Clone(markerNames[:]) }
 
 // Instructs reports whether a content gives its reader an instruction. views are those of the content, and hidden says
-// whether it has hidden parts. derived is the Derived field of the content's block, or nil: the sentinels of the same
-// process find there the markers and sentences that Instructs read.
+// whether it has hidden parts. derived is the Derived field of the content's block, or nil. Instructs stores there what
+// it has found, so that sentinels of the same process need not search again.
 func Instructs(views []text.View, hidden bool, derived *atomic.Value) bool {
 	var k kept
 	k.MarkedIn = k.directives.read(views, derived != nil)
@@ -245,8 +247,9 @@ func Instructs(views []text.View, hidden bool, derived *atomic.Value) bool {
 	return Commands(d.names(hidden))
 }
 
-// Commands reports whether a content with these markers commands its reader. It is the macro `commands` of
-// rules/common.yaml for code that must not depend on the active rules. A test compares the two.
+// Commands reports whether a content with these markers commands its reader. It gives the same result as the macro
+// `commands` in rules/common.yaml. It exists for code that must not depend on the active rules. A test compares
+// function and macro.
 func Commands(markers []string) bool {
 	has := func(names ...string) bool {
 		return slices.ContainsFunc(markers, func(m string) bool { return slices.Contains(names, m) })
@@ -255,10 +258,9 @@ func Commands(markers []string) bool {
 		has("hidden") && len(markers) > 1 || has("address") && has("request", "tool", "persist")
 }
 
-// read adds the markers and sentences of a content's views. It searches the lines of each view. It
-// also searches a document as one text, across its segments, so that notation cannot hide anything.
-// Sentences of that search are not stored. read returns the first decoded view with a marker that
-// no earlier view has.
+// read adds the markers and sentences of a content's views. It searches the lines of each view. It also searches a
+// document as one text, across its segments, so that notation cannot hide anything. In that second search, it finds
+// only markers and stores no sentences. read returns the first decoded view with a marker that no earlier view has.
 func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 	for i, v := range views {
 		before := d.found
@@ -280,7 +282,7 @@ func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 	return markedIn
 }
 
-// carriers returns the carriers of the content in each of its sentences.
+// carriers returns, for each of the stored sentences, the carriers of the content that are in it.
 func (d *directives) carriers(in *Input) [][]uint32 {
 	out := make([][]uint32, len(d.said))
 	if len(out) == 0 {
@@ -326,14 +328,14 @@ func (d *directives) names(hidden bool) []string {
 	return out
 }
 
-// wordLists are reusable lists for the words of one sentence. Lists longer than wordListMost are
-// not reused.
+// wordLists has lists that were used for the words of a sentence, to use them again. Lists longer than wordListMost are
+// not kept.
 var wordLists = sync.Pool{New: func() any { return new([]string) }}
 
 const wordListMost = 2048
 
-// scan adds the markers of one view. If keep is set, it also stores the words of sentences that ask
-// for something.
+// scan finds the markers in one view. If keep is set, it also stores the words of each sentence that asks for
+// something.
 func (d *directives) scan(view string, keep bool) {
 	if len(view) > 2*maxMarked {
 		d.scan(view[:maxMarked], keep)
@@ -373,7 +375,7 @@ func (d *directives) scan(view string, keep bool) {
 		for i < len(view) && wordByte[view[i]] {
 			i++
 		}
-		// A double dash inside a word splits it before an instruction: place--Delete the file.
+		// If a double dash inside a word comes before an instruction, it splits the word: place--Delete the file.
 		parted := false
 		if dash := strings.Index(view[start:i], "--"); dash > 0 && orders(view[start+dash+2:]) {
 			i, parted = start+dash, true
@@ -402,8 +404,8 @@ func (d *directives) scan(view string, keep bool) {
 	s.end()
 }
 
-// bare returns a word without the apostrophes and underscores around it, which are punctuation. A word of dashes is a
-// dash, and gives "".
+// bare returns a word without the apostrophes and underscores around it, which are punctuation. For a word that has
+// only dashes, bare returns "".
 func bare(w string) string {
 	if !joins(w[0]) && !joins(w[len(w)-1]) {
 		return w // most words
@@ -414,11 +416,11 @@ func bare(w string) string {
 	return w
 }
 
-// joins reports whether a byte joins the parts of a word.
+// joins reports whether a byte can join two parts of a word.
 func joins(c byte) bool { return c == '\'' || c == '_' || c == '-' }
 
-// wordByte reports whether a byte is part of a word: letters, digits and the characters that join
-// them.
+// wordByte says for each byte whether it can be part of a word. Letters, digits, and the bytes for which joins is true
+// can.
 var wordByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= utf8.RuneSelf || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || joins(byte(c))

@@ -28,7 +28,7 @@ type keyRec struct {
 	firstH    float64
 }
 
-// noteKey counts a write to the memory key.
+// noteKey counts how often the key of a memory was written.
 func (s *State) noteKey() {
 	if s.In.Event.Kind != "memory" || s.In.Memory.Key == "" {
 		return

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Identifiers and proper names are found as in their simple definitions.
+// identifiers must find exactly the words that a simple definition, written here, finds. Each proper name must have two
+// to four words of the text.
 func FuzzNamesInText(f *testing.F) {
 	f.Add("call send_email or http.get, sendMoney, Ünï_code and a-b; x_ 9_lives Foo.Bar")
 	f.Add("Maria Jane Lopez wrote to (Acme Corp). the Big Blue Sky Over Us ends 'Rome Italy'")
@@ -37,7 +38,8 @@ func FuzzNamesInText(f *testing.F) {
 // Every signal says which state it reads.
 func TestSignalsNameTheStateThatTheyRead(t *testing.T) {
 	for _, s := range Signals() {
-		// Signals of the content read the entry alone.
+		// A signal of the content reads only the entry, and no state. Any other signal must depend on a part of the
+		// state.
 		if PartsOf(s.Name) == 0 && !strings.HasPrefix(s.Name, "content.") && s.Name != "signal.user_named" {
 			t.Errorf("%s reads no state", s.Name)
 		}
@@ -51,7 +53,7 @@ func TestSignalsNameTheStateThatTheyRead(t *testing.T) {
 	}
 }
 
-// The fast paths for plain text find the same as the slow ones.
+// For plain ASCII texts, pieces and splitName have fast paths. They must give the same results as the general paths.
 func TestPlainWordsAndPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	letters := []rune("aabBzZ09 ._-/:@\n\t\"'(ü")
@@ -61,7 +63,7 @@ func TestPlainWordsAndPieces(t *testing.T) {
 			b.WriteRune(letters[r.IntN(len(letters)-r.IntN(2))])
 		}
 		s := b.String()
-		// A letter outside of ASCII at the end selects the slow path for the whole text.
+		// A letter outside ASCII at the end makes splitName use the general path for the whole text.
 		long := splitName(s + " ü")
 		if short := splitName(s); !slices.Equal(short, long) && !slices.Equal(append(slices.Clone(short), "ü"), long) {
 			t.Fatalf("words of %q: %q, want %q", s, short, long)

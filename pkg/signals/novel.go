@@ -5,8 +5,8 @@ import (
 	"lazaret/streams"
 )
 
-// tableHeld has the held actions. A held action had no effect, so a carrier that only held actions
-// named is still new. An action is removed when it is allowed.
+// tableHeld has the held actions. A held action was not executed. So if only held actions have named a carrier, the
+// carrier is still new. Once an action is allowed, it is removed from the table.
 var tableHeld = index.NewTable(10, "held", 5_000)
 
 func init() {
@@ -35,7 +35,7 @@ func (s *State) isNovel(o *origin) bool {
 		o.origin == "agent" && len(s.t.Get(tableHeld, swapKey(s.t, o.agent, o.session, o.event))) > 0
 }
 
-// isHeld reports whether an origin is another action that is held.
+// isHeld reports whether the origin with the given ref is an action that is held, and not the present input.
 func (s *State) isHeld(ref uint32) bool {
 	d := index.Decoder(s.t.Origin(ref))
 	d.Num() // flags
@@ -46,7 +46,7 @@ func (s *State) isHeld(ref uint32) bool {
 	return s.isNovel(readOrigin(s.t.Origin(ref)))
 }
 
-// NoteHeld records that a rule holds the action.
+// NoteHeld records that a rule asks for the action to be held.
 func (s *State) NoteHeld() {
 	if s.noted {
 		noteHeld(s.t, s.In.Event.Agent, s.In.Event.Session, s.In.Event.ID, streams.Hold)

@@ -11,20 +11,20 @@ import (
 	"lazaret/streams"
 )
 
-// origin describes the content that first brought something into the project.
+// origin describes the content that was the first in the project to have something, such as a carrier or a phrase.
 type origin struct {
 	origin, event, src, session, agent, belief string
 	external                                   bool
 	userNamed                                  bool // the user named its source
 	document                                   bool // it is a document
 	at                                         time.Time
-	// source, in and by distinguish the members of a cluster. cluster is the cluster that this
-	// content founds.
+	// source, in and by are hashes of the content's source, session and agent; they tell members of a cluster apart.
+	// cluster is the cluster of which this content is the first member.
 	source, in, by uint32
 	cluster        uint64
 }
 
-// ownOrigin returns the ref of the input's own origin. It stores the origin at the first call.
+// ownOrigin returns the ref of the input's own origin. The first call also stores the origin.
 func (s *State) ownOrigin(b *index.Index) uint32 {
 	if s.noted {
 		return s.ownRef
@@ -65,8 +65,8 @@ func (in *Input) shortSource() string {
 	return streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)
 }
 
-// member returns hashes that distinguish the input from others in its cluster: of its source, its session and its
-// agent.
+// member returns hashes of the input's source, session and agent. They tell the input apart from other members of its
+// cluster.
 func (s *State) member() [3]uint32 {
 	if !s.memberRead {
 		e := &s.In.Event
@@ -107,7 +107,8 @@ func readOrigin(b []byte) *origin {
 	return h
 }
 
-// originOf returns the origin of a ref. The origin of the input itself has no hashes for clusters.
+// originOf returns the origin of a ref. For the input itself, the origin lacks the hashes that tell members of a
+// cluster apart.
 func (s *State) originOf(ref uint32) *origin {
 	ref &^= index.NamedByUser
 	if s.lastOrigin != nil && s.lastRef == ref {

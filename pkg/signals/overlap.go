@@ -7,7 +7,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// asked has the stems of a query's words.
+// asked has the stems of the words of a recall's query.
 type asked struct {
 	stems []string // a slice, because queries have few words
 	first [26]bool // first letters of the stems
@@ -26,14 +26,14 @@ func askedFor(query string) (a asked) {
 	return a
 }
 
-// may reports whether a word may have one of the stems. A stem has the same first letter as its
-// word.
+// may reports whether a word may have one of the stems. It compares only first letters: a stem begins with the same
+// letter as its words.
 func (a *asked) may(w string) bool {
 	i := w[0] - 'a'
 	return i >= 26 || a.first[i]
 }
 
-// overlap returns the share of the query's words that a content has.
+// overlap returns which share of the query's words occurs in a content, from 0 to 1.
 func (a *asked) overlap(content string) float64 {
 	n := len(a.stems)
 	if n == 0 {

@@ -24,7 +24,7 @@ func init() {
 	}, (*State).pushes)
 }
 
-// Push is a target that one source mentions repeatedly.
+// Push is a target, such as a host or a name, that one source mentions in several contents.
 type Push struct {
 	Source string `cel:"source"`
 	Target string `cel:"target" doc:"a host, address, handle or name, as kind:value"`
@@ -43,7 +43,7 @@ func (in *Input) findTargets() []string {
 	prev := "."
 	for w := range strings.FieldsSeq(streams.Clip(in.Content.Text, 4<<10)) {
 		name := edges.trim(w)
-		// A capital at the beginning of a sentence does not make a name.
+		// A capital letter at the beginning of a sentence does not show that the word is a name.
 		if len(name) > 2 && name[0] >= 'A' && name[0] <= 'Z' && !strings.ContainsAny(prev[len(prev)-1:], ".:!?") &&
 			len(out) < 24 {
 			out = append(out, "name:"+strings.ToLower(name))
@@ -96,7 +96,7 @@ func (s *State) push(target, contents int) {
 	}
 }
 
-// minPushes is the minimum number of contents in which a source pushes a target.
+// minPushes is the minimum number of contents in which a source must mention a target, so that it counts as a Push.
 const minPushes = 3
 
 func (s *State) pushes() []*Push {

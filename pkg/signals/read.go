@@ -18,8 +18,8 @@ func NewInput() *Input {
 	return in
 }
 
-// Read converts an entry to inputs: one for each content block of an observation, one for any other
-// entry, none for entries that rules do not see.
+// Read converts an entry to the inputs of rules. An observation gives one input for each content block. An entry on
+// which rules are not evaluated gives none. Any other entry gives one.
 func Read(e *streams.Entry) ([]*Input, error) {
 	read := readers[e.Type]
 	if read == nil {
@@ -32,10 +32,10 @@ func Read(e *streams.Entry) ([]*Input, error) {
 	return ins, err
 }
 
-// readers has a function for each entry type. The function converts the entry to an input.
+// readers has, for each entry type, the function that converts an entry of this type to inputs.
 var readers = make(map[streams.Type]func(*streams.Entry) ([]*Input, error))
 
-// reads registers the conversion of entries of a type, with bodies of type B.
+// reads registers the function that converts entries of type t, whose body is a B.
 func reads[B any](t streams.Type, read func(*streams.Entry, *B) []*Input) {
 	readers[t] = func(e *streams.Entry) ([]*Input, error) {
 		b, err := streams.Read[B](e)
@@ -137,7 +137,7 @@ func readAction(e *streams.Entry, a *streams.ActionEntry) []*Input {
 		in.Action.Confidence = *a.Confidence
 	}
 	if len(a.Args) > 0 {
-		// The agent chooses the arguments. If they are not an object, rules see them as text only.
+		// The agent chooses the arguments, so they may not be an object. Rules then see them only as text.
 		if streams.Unmarshal(a.Args, &in.Action.Args) != nil {
 			in.Action.Args = nil
 		}
@@ -202,8 +202,8 @@ func readTools(e *streams.Entry, t *streams.ToolsEntry) []*Input {
 	return []*Input{in}
 }
 
-// audited returns the input for a belief that is judged again. It lacks the data about the time of
-// writing.
+// audited returns the input for a belief that is judged again in a re-audit. The input lacks data that was known only
+// when the belief was written.
 func audited(e *streams.Entry, b *streams.BeliefsEntry, a *streams.AuditedBelief) *Input {
 	in := head(e, &streams.EntryHead{ID: a.Observation, Agent: a.Agent, Session: a.Session, Time: b.Time})
 	writer := a.Writer
@@ -247,8 +247,8 @@ func (in *Input) origin(o beliefs.Origin) {
 
 func (in *Input) content(s string, f text.Features) { in.contentViews(s, f, nil, nil) }
 
-// kept is stored in the Derived field of an observation's block. At first it has only the directives and MarkedIn,
-// which Instructs read. The first sentinel completes it.
+// kept is stored in the Derived field of an observation's block. Instructs stores it with only the directives and
+// MarkedIn. The first sentinel that reads the block adds the rest.
 type kept struct {
 	complete bool
 	external bool
@@ -256,7 +256,8 @@ type kept struct {
 	reading
 }
 
-// block is like content, for a block of an observation. Blocks with the same Derived share the reading.
+// block sets the input's content to a block of an observation. Blocks with the same Derived share the reading of their
+// text.
 func (in *Input) block(b *streams.BlockEntry) {
 	if b.Derived == nil {
 		in.contentViews(b.Text, b.Features, b.Views, nil)
@@ -271,7 +272,8 @@ func (in *Input) block(b *streams.BlockEntry) {
 	b.Derived.Store(&kept{true, in.Event.External, in.Content, in.reading})
 }
 
-// contentViews is like content. views are the content's views, or nil. known has what Instructs read of it, or is nil.
+// contentViews is like content. but uses views and known if they are not nil. views are the views of the content. known
+// has what Instructs found in it.
 func (in *Input) contentViews(s string, f text.Features, views []text.View, known *kept) {
 	in.features = f
 	in.Event.Size = int64(len(s))
@@ -303,7 +305,8 @@ func (in *Input) contentViews(s string, f text.Features, views []text.View, know
 	in.Content.Markers = in.directives.names(in.Content.HasHidden)
 	in.sample = sampled(f.Phrases)
 	if len(views) > 1 && views[1].Lines == "" {
-		s = decoded(s) + "\n" + s // its strings may have names and unusual words
+		// Names and unusual words may be in strings that are encoded in s, so decode these strings too.
+		s = decoded(s) + "\n" + s
 	}
 	in.carried = append(slices.Clip(in.Content.Carriers), properNames(s)...)
 	in.carriedBy = index.Hashes(in.carried)
@@ -326,7 +329,7 @@ func (in *Input) contentViews(s string, f text.Features, views []text.View, know
 	in.piecesBy = index.Hashes(in.pieces)
 }
 
-// decoded returns the text of a content's segments.
+// decoded returns the text of all segments of a content, decoded.
 func decoded(s string) string {
 	var b strings.Builder
 	for _, seg := range text.Segments(s) {

@@ -20,8 +20,8 @@ func init() {
 	}, (*State).recalledExternal)
 }
 
-// noteRecall stores the memories that were recalled in the session. External content that the recall
-// served counts as read in the session, too.
+// noteRecall stores the memories that were recalled in the session. External content that the recall served then counts
+// as read in the session.
 func (s *State) noteRecall() {
 	if s.In.Event.Kind != "recall" {
 		return

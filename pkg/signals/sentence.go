@@ -6,7 +6,7 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// polite are words after "please" in requests that no tool carries out: please note, please feel free.
+// polite has words after which "please" asks for nothing that a tool could do: please note, please feel free.
 var polite = map[string]bool{
 	"note":    true,
 	"see":     true,
@@ -25,12 +25,11 @@ var polite = map[string]bool{
 	"enter":   true,
 }
 
-// never is the position of a class of words that has not occurred.
+// never is the value of a position in a sentence if a word of the class has not occurred in it.
 const never = -100
 
-// sentence is the state of one sentence. The fields of type int from override to please are the last
-// position of a class of words, or never. future is the position of the last negation if that was
-// "without".
+// sentence is the state of one sentence. The fields from override to please are positions: that of the last word of a
+// certain class, or never. If the last negation was "without", future is its position.
 type sentence struct {
 	d     *directives
 	n     int    // number of words so far
@@ -45,11 +44,11 @@ type sentence struct {
 	open, self, asks                                                               bool
 	from                                                                           int // first stored word
 	after                                                                          int // sentences still to add
-	// commands is set if a sentence of the current segment commands its reader. apart is set if a
-	// segment ended after the last stored sentence.
+	// commands is set if a sentence of the current segment commands its reader. apart is set if a segment has ended
+	// since the last sentence was stored.
 	commands, apart bool
-	// view is the text. at and till are the byte range of the sentence, and asksAt is the start of
-	// the last stored sentence.
+	// view is the text that is scanned. The current sentence is view[at:till]. asksAt is the offset at which the last
+	// stored sentence begins.
 	view             string
 	at, till, asksAt int
 }
@@ -66,7 +65,7 @@ func (s *sentence) begin() {
 
 func (s *sentence) punctuation(view string, i int) {
 	if view[i] != ' ' && view[i] != ',' && view[i] != '\n' && view[i] != '*' && view[i] != '_' {
-		s.act = never // a verb without an object is a name: "order": 3
+		s.act = never // a verb must be followed by its object: in "order": 3, order is only a name
 	}
 	switch view[i] {
 	case '\n', '|', '-':
@@ -75,8 +74,8 @@ func (s *sentence) punctuation(view string, i int) {
 		s.end()
 		s.commands, s.apart = false, true
 	case '.', '!', '?':
-		// A dot inside a word does not end a sentence: shop.example, 3.5. A dot before an
-		// instruction does: place.Delete the file.
+		// A dot inside a word does not end a sentence: shop.example, 3.5. But if an instruction begins after it, it
+		// does: place.Delete the file.
 		if i+1 >= len(view) || !wordByte[view[i+1]] || orders(view[i+1:]) {
 			s.end()
 		}
@@ -89,14 +88,14 @@ func (s *sentence) punctuation(view string, i int) {
 		}
 		s.start = true
 	case '"', '\'':
-		// The values of a record are separate sentences.
+		// Each value of a record, such as a JSON object, is a sentence of its own.
 		if p := strings.TrimRight(view[max(0, i-3):i], " \\"); p != "" && (p[len(p)-1] == ',' || p[len(p)-1] == ':') {
 			s.end()
 		}
 		s.start = true
 	case '(', '*', '>', '_':
 		s.start = true
-	case ')': // after the number of an item: 1) Delete
+	case ')': // a bracket after the number of an item begins a sentence: 1) Delete
 		s.start = s.start || i > 0 && view[i-1] >= '0' && view[i-1] <= '9'
 	case '=', '+', '~', '`', '\\':
 		if orders(view[i+1:]) {
@@ -105,8 +104,7 @@ func (s *sentence) punctuation(view string, i int) {
 	}
 }
 
-// named are words that follow the verb of an instruction, and do not follow the name of a method or
-// host: the, all, files.
+// named has words that can follow the verb of an instruction, but not the name of a method or host: the, all, files.
 var named = map[string]bool{
 	"the":        true,
 	"all":        true,
@@ -131,7 +129,7 @@ var named = map[string]bool{
 	"files":      true,
 }
 
-// orders reports whether a text begins with a request verb and the beginning of its object.
+// orders reports whether a text begins with a verb that can ask for something, followed by the beginning of its object.
 func orders(s string) bool {
 	verb, rest := firstWord(s)
 	if wordClasses[verb]&wAct == 0 || rest == "" || rest[0] != ' ' {
@@ -150,7 +148,7 @@ func firstWord(s string) (word, rest string) {
 	return s[:n], s[n:]
 }
 
-// end closes the sentence, and stores its words if it asks for something.
+// end ends the sentence. If the sentence asks for something, its words are stored.
 func (s *sentence) end() {
 	if !s.open {
 		return
@@ -163,7 +161,7 @@ func (s *sentence) end() {
 	s.commands = s.commands || s.found&commanding != 0
 	asks := (s.found != 0 || s.asks) && len(s.words) > 1
 	if n := len(s.d.sentences); n > 0 && s.after > 0 && len(s.words) > 0 {
-		// The next two sentences after a request belong to the request.
+		// The two sentences after a request are stored as a part of the request.
 		s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], s.kept()...))
 		if s.found&commanding != 0 && !s.apart {
 			s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], intent.Command))
@@ -193,17 +191,18 @@ func (s *sentence) mark(m int) {
 	s.found |= 1 << m
 }
 
-// beforeMark is the number of words before the first mark of a sentence that are stored.
+// beforeMark is how many words before the first marked word of a sentence are stored.
 const beforeMark = 8
 
-// kept returns the hashes of at most sentenceWords words of the sentence, from a few words before its
-// first mark.
+// kept returns hashes of the words of the sentence, at most sentenceWords. It begins a few words before the first
+// marked word.
 func (s *sentence) kept() []uint32 {
 	from := min(s.from, len(s.words))
 	return sentenceHashes(s.words[from:min(len(s.words), from+sentenceWords)])
 }
 
-// word processes the next word. Distances are in words, within one sentence.
+// word processes the next word of the sentence, and finds markers. The distances in it are numbers of words within the
+// sentence.
 func (s *sentence) word(w string) {
 	if !s.open {
 		s.begin()
@@ -342,7 +341,7 @@ func (s *sentence) classified(c uint32, w string, n int) {
 	}
 }
 
-// more finds the markers about how the reader must answer or obey.
+// more finds those markers that are about how the reader must answer, or that the reader must obey.
 func (s *sentence) more(c uint32, w string, n int) {
 	if c&wSelf != 0 {
 		s.self = true
@@ -352,7 +351,7 @@ func (s *sentence) more(c uint32, w string, n int) {
 		s.last == "your" {
 		s.mark(mAnswer)
 	}
-	// The document prescribes the reader's answers: if asked, reply.
+	// The text says how the reader must answer a question: if asked, reply.
 	if c&wReply != 0 && s.asked > never && n > s.asked {
 		s.mark(mAnswer)
 	}
@@ -382,11 +381,11 @@ func (s *sentence) more(c uint32, w string, n int) {
 	}
 }
 
-// notWithout reports whether the last negation was "without".
+// notWithout reports whether the last negation in the sentence was "without".
 func (s *sentence) notWithout() bool { return s.future == s.not }
 
-// requestBefore reports whether the words before a verb make it a request: you must, i want you to,
-// can you, make sure to.
+// requestBefore reports whether the words before a verb make the sentence a request: you must, i want you to, can you,
+// make sure to.
 func (s *sentence) requestBefore() bool {
 	switch s.last {
 	case "you":

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Signal describes a signal for people. A signal is a value that is computed from earlier entries.
+// Signal describes a signal for people. A signal is a value that rules can read and that is computed from earlier
+// entries.
 type Signal struct {
 	Name   string `json:"name"`
 	Doc    string `json:"doc"`
@@ -20,18 +21,17 @@ type Signal struct {
 type Definition struct {
 	Signal
 	Type reflect.Type
-	// Read returns a value of the type, or an error. It is called after the input was recorded.
+	// Read returns a value of the type, or an error. It is called after Note has recorded the input.
 	Read func(*State) any
-	// Evaluates reports whether reading it evaluates an expression.
+	// Evaluates reports whether reading the signal evaluates an expression.
 	Evaluates bool
 	parts     Parts // the state that it reads
 }
 
-// Registered are the built-in signals, ordered by name. Packs can declare counts and sequences
-// themselves.
+// Registered has the built-in signals, ordered by name. Packs can declare further counts and sequences as signals.
 var Registered []*Definition
 
-// register adds a signal. needs is the state that it reads. Each signal registers itself in its own
+// register adds a signal. needs says which parts of the state the signal reads. Each signal registers itself in its own
 // file, and no other file refers to it.
 func register[T any](needs Parts, s Signal, read func(*State) T) {
 	d := &Definition{Signal: s, Type: reflect.TypeFor[T](), Read: func(s *State) any { return read(s) }, parts: needs}
@@ -43,7 +43,7 @@ func register[T any](needs Parts, s Signal, read func(*State) T) {
 	Registered = slices.Insert(Registered, i, d)
 }
 
-// Signals returns the signals that every rule set knows.
+// Signals returns the built-in signals, which every rule set may use.
 func Signals() []Signal {
 	var out []Signal
 	for _, d := range Registered {
@@ -52,7 +52,7 @@ func Signals() []Signal {
 	return out
 }
 
-// Parts is a set of parts of the state, as bits.
+// Parts is a set of parts of the state. Each bit is one part.
 type Parts uint32
 
 // AllParts is the whole state.
@@ -65,10 +65,10 @@ type fold struct {
 	note  func(*State) // updates the part with the input
 }
 
-// folds are all folds, in the order in which they are called.
+// folds has all folds, in the order in which they are called for an input.
 var folds []fold
 
-// The order of folds. The first ones decide the contents of an origin's record.
+// The order of folds. The first folds set fields of the input's origin, so they must run before the origin is stored.
 const (
 	orderClusters = iota
 	orderCarriers
@@ -82,7 +82,8 @@ const (
 	orderTools
 )
 
-// keep registers a part of the state and the function that updates it.
+// keep registers a function that updates a part of the state, and returns this part. order says when the function is
+// called.
 func keep(order int, note func(*State)) Parts {
 	f := fold{bit: 1 << len(folds), order: order, note: note}
 	i, _ := slices.BinarySearchFunc(folds, order, func(f fold, order int) int { return cmp.Compare(f.order, order) })
@@ -90,10 +91,10 @@ func keep(order int, note func(*State)) Parts {
 	return f.bit
 }
 
-// fieldParts are fields of inputs that folds set.
+// fieldParts has, for each field of inputs that a fold sets, the parts of the state that the field depends on.
 var fieldParts = make(map[string]Parts)
 
-// PartsOf returns the parts of the state that a name depends on.
+// PartsOf returns the parts of the state on which a name depends: a signal, or a field of inputs.
 func PartsOf(name string) Parts {
 	for _, d := range Registered {
 		if d.Name == name {

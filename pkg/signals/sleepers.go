@@ -25,7 +25,7 @@ func init() {
 	}, (*State).sleepers)
 }
 
-// noteBeliefs records when memories were written and when actions cited them.
+// noteBeliefs records the time at which a memory was written, or at which an action cited memories.
 func (s *State) noteBeliefs() {
 	switch s.In.Event.Kind {
 	case "memory":
@@ -37,10 +37,10 @@ func (s *State) noteBeliefs() {
 	}
 }
 
-// tableBeliefs has the times at which memories were written and first used.
+// tableBeliefs has, for each memory, the times at which it was written and first used.
 var tableBeliefs = index.NewTable(6, "beliefs", 50_000)
 
-// Sleeper is a memory that is used for the first time long after it was written.
+// Sleeper is a memory that is used for the first time more than a day after it was written.
 type Sleeper struct {
 	Belief   string  `cel:"belief"`
 	Dormant  float64 `cel:"dormant" doc:"seconds between writing the memory and its first use"`
@@ -51,7 +51,7 @@ type Sleeper struct {
 	Session  string  `cel:"session" doc:"session in which the memory was written"`
 }
 
-// beliefRec is a record of tableBeliefs. One that was read shares memory with the store.
+// beliefRec is a record of tableBeliefs. If it was read, its fields use the store's memory.
 type beliefRec struct {
 	written time.Time
 	origin  []byte
@@ -59,9 +59,10 @@ type beliefRec struct {
 	graded  bool // it has no external content
 	own     bool // the agent wrote it
 	session []byte
-	used    time.Time // first recall or citation; zero if there was none
+	used    time.Time // time of the first recall or citation; zero if the memory has not been used
 	usedBy  []byte    // session of the first use
-	// words are the encoded hashes of the memory's words and carriers. known is set if they were stored.
+	// words has the encoded hashes of the memory's words and carriers. known is set if these hashes were stored;
+	// records of earlier versions lack them.
 	words index.Decoder
 	known bool
 }
@@ -130,13 +131,14 @@ func (s *State) noteBelief() {
 	s.t.Put(tableBeliefs, s.t.NameKey(id), s.t.Give(r.bytes(s.t.Take())))
 }
 
-// sleepAfter is the minimum time between writing and first use of a sleeper.
+// sleepAfter is the minimum time between the writing of a memory and its first use. A memory that is used earlier is no
+// sleeper.
 const sleepAfter = 24 * time.Hour
 
-// sleepText is the part of a memory that is compared with actions, in bytes.
+// sleepText is how many bytes at the beginning of a memory are compared with actions.
 const sleepText = 512
 
-// memoryWords returns the hashes of a memory's words and carriers, sorted.
+// memoryWords returns the sorted hashes of a memory's words and carriers.
 func memoryWords(view string, carriers []uint32) []uint32 {
 	words := slices.Grow(slices.Clone(carriers), sleepText/6)
 	for w := range strings.FieldsFuncSeq(streams.Clip(view, sleepText), notWord) {
@@ -145,7 +147,8 @@ func memoryWords(view string, carriers []uint32) []uint32 {
 	return distinct(words)
 }
 
-// use records the first use of a belief, and returns it as a sleeper if that use was late.
+// use records that the input uses a belief. If this is the belief's first use, and comes late, use returns the belief
+// as a sleeper.
 func (s *State) use(id string) *Sleeper {
 	for i := range s.usedBy {
 		if u := &s.usedBy[i]; u.id == id {
@@ -159,7 +162,7 @@ func (s *State) use(id string) *Sleeper {
 	return u.sleeper
 }
 
-// used is a belief that this input uses.
+// used is a belief that the present input uses, and the sleeper that it is, if any.
 type used struct {
 	id      string
 	sleeper *Sleeper
@@ -185,8 +188,8 @@ func (s *State) firstUse(id string) *Sleeper {
 	return out
 }
 
-// sleeper returns the memory as a sleeper if it comes from another session and was written more
-// than a day before its use.
+// sleeper returns the memory as a Sleeper if another session wrote it more than a day before it was used. Otherwise it
+// returns nil.
 func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
 	if string(r.session) == in.Event.Session || used.Sub(r.written) < sleepAfter {
 		return nil
@@ -202,8 +205,8 @@ func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
 	}
 }
 
-// recalledSleeper returns a memory that was recalled in this session as a sleeper, if it shares something with the
-// action that the user did not name, or if its words were not stored.
+// recalledSleeper returns a memory that was recalled in this session as a Sleeper, or nil. It returns the memory only
+// if the action shares a value with it that the user did not name, or if the memory's words were not stored.
 func (s *State) recalledSleeper(id string) *Sleeper {
 	b := s.t.Get(tableBeliefs, s.t.NameKey(id))
 	if b == nil {
@@ -216,10 +219,9 @@ func (s *State) recalledSleeper(id string) *Sleeper {
 	return r.sleeper(id, s.In, s.In.Event.Time)
 }
 
-// shares reports whether the words of a memory have something in common with the action that did not come
-// from the user: an address that no user of the project named, or another value that the user of the
-// session did not name. For an action without values, it is a thing in the tool's name, if the user did
-// not ask for the action.
+// shares reports whether the words of a memory have something in common with the action that did not come from the
+// user: an address that no user of the project named, or another value that the user of the session did not name. For
+// an action without values, a thing in the tool's name counts, unless the user asked for the action.
 func (s *State) shares(words []uint32) bool {
 	in, c := s.In, s.In.call
 	for i, x := range in.Content.Carriers {
@@ -239,7 +241,7 @@ func (s *State) shares(words []uint32) bool {
 	return len(c.Values) == 0 && !in.intent.Asked && count(words, c.Things) > 0
 }
 
-// byUserBefore reports whether a user of the project named a carrier of the action, in any session.
+// byUserBefore reports whether a user of the project named carrier i of the action, in any session.
 func (s *State) byUserBefore(i int) bool {
 	m := &s.met()[i]
 	return m.ok && (m.ref&index.NamedByUser != 0 || s.originOfMet(m).origin == string(beliefs.OriginUser))

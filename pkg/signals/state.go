@@ -8,17 +8,18 @@ import (
 	"lazaret/streams"
 )
 
-// State is the state of one project during the evaluation of one input.
+// State gives access to the state of one project while one input is evaluated.
 type State struct {
 	t   *index.Tables
 	In  *Input
 	act Activation // for declared signals
-	// done has the sequences that this input completes.
+	// done has, by name, the events of each sequence that this input completes.
 	done map[string][]string
-	// swaps has the key, the old and the new value of each sequence that this input changes, see NoteSequences.
+	// swaps has each sequence that this input changes: its key, its old value and its new value. See NoteSequences.
 	swaps index.Encoder
 
-	// The input's own origin, the cluster that it founds, and the ref of its record if it has one.
+	// origin is the kind of origin of the input, and extern says whether it is external. founds is the cluster of which
+	// the input is the first member. ownRef is the ref of the input's own origin, if noted is set.
 	origin string
 	extern bool
 	noted  bool
@@ -30,19 +31,19 @@ type State struct {
 	clusterRec cluster
 	metBy      []met
 	metRead    bool
-	ownRec     *origin // of this input; nil until it is first used
+	ownRec     *origin // the input's own origin as a record; nil until it is first used
 	lastOrigin *origin // of lastRef
 	lastRef    uint32
 	servedBy   []*Served
 	servedOn   []streams.Rest // the contents of servedBy
 	servedRead bool
-	writes     [][]uint32 // the sentences of a file that the action writes; see writesOut
+	writes     [][]uint32 // sentences that the action writes into a file; see writesOut
 	writesRead bool
 	pushed     []*Push
 	pushesRead bool
 	contents   []uint32 // scratch
 	usedBy     []used
-	counted    [4]counted // values of declared signals that this input changed
+	counted    [4]counted // new values of the declared signals that this input has changed
 	counts     int
 	keyRec     keyRec
 	keyRead    bool
@@ -75,17 +76,17 @@ func (s *State) begin() {
 	}
 }
 
-// hasContent reports whether the input brings content into the project.
+// hasContent reports whether the input brings content into the project: it is an observation or a memory, and has text.
 func (s *State) hasContent() bool {
 	kind := s.In.Event.Kind
 	return (kind == "observation" || kind == "memory") && s.In.Content.Text != ""
 }
 
-// hasExternalContent reports whether the input brings external content.
+// hasExternalContent reports whether the input has such content and it is external.
 func (s *State) hasExternalContent() bool { return s.hasContent() && s.extern }
 
-// Note updates the state with the input. only selects the parts. A sentinel group updates all
-// parts, even if no rule reads them, so that rules that are activated later have the state.
+// Note updates the state with the input. only says which parts to update. A sentinel group updates all parts, even
+// those that no rule reads. So rules that are activated later find the state complete.
 func (s *State) Note(only Parts) {
 	s.begin()
 	for i := range folds {
@@ -112,5 +113,5 @@ func (s *State) Reset(t *index.Tables, in *Input) {
 	}
 }
 
-// SetActivation sets the activation for the expressions of declared signals.
+// SetActivation sets the activation with which the expressions of declared signals are evaluated.
 func (s *State) SetActivation(act Activation) { s.act = act }

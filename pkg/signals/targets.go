@@ -9,11 +9,11 @@ import (
 	"lazaret/pkg/text"
 )
 
-// byUser reports whether the user named a carrier of the action in the session.
+// byUser reports whether the user named the given carrier of the action in this session.
 func (in *Input) byUser(carrier string) bool { return slices.Contains(in.intent.Carriers, carrier) }
 
-// isTarget reports whether a carrier of an action is in a short argument. The host of a mail
-// address is not a target.
+// isTarget reports whether a carrier of an action is in a short argument. A host that occurs only in a mail address is
+// not a target.
 func (in *Input) isTarget(kind, v string) bool {
 	if in.call == nil {
 		return false
@@ -39,8 +39,8 @@ func (in *Input) isTarget(kind, v string) bool {
 	return slices.ContainsFunc(in.short, func(x short) bool { return !(site && x.says) && bytes.Contains(x.whole, whole) })
 }
 
-// says reports whether an argument is a sentence that the action sends to somebody whom another argument names. A link
-// in it is for the receiver, and the action does not go there.
+// says reports whether an argument is a sentence that the action sends to somebody whom another argument names. If such
+// a sentence has a link, the receiver may follow it, but the action does not reach the link's host.
 func (in *Input) says(x *intent.Value) bool {
 	words := intent.SplitName(x.Path)
 	return x.Running && len(in.call.Values) > 1 && len(words) > 0 && messageWords[words[len(words)-1]] &&
@@ -49,15 +49,15 @@ func (in *Input) says(x *intent.Value) bool {
 
 var messageWords = text.Set("body text message content html comment note reply answer")
 
-// short is an argument that is no prose, in two forms to search.
+// short is an argument that is not prose, in two forms in which it is searched.
 type short struct {
 	lower string
 	whole []byte
 	says  bool // see Input.says
 }
 
-// targets calls f with the index of each carrier by which the arguments reach someone, until f
-// returns false.
+// targets calls f with the index of each carrier in the arguments that is a receiver or destination of the action. It
+// stops when f returns false.
 func (in *Input) targets(f func(i int) bool) {
 	for i, c := range in.Content.Carriers {
 		kind, v, _ := strings.Cut(c, ":")
@@ -67,7 +67,7 @@ func (in *Input) targets(f func(i int) bool) {
 	}
 }
 
-// targetsNamed reports whether the action reaches someone and the user named everyone it reaches.
+// targetsNamed reports whether the action has receivers or destinations, and the user named all of them.
 func (in *Input) targetsNamed() bool {
 	some, all := false, true
 	in.targets(func(i int) bool {
@@ -77,8 +77,8 @@ func (in *Input) targetsNamed() bool {
 	return some && all
 }
 
-// elsewhere reports whether a sentence names receivers and the action has only other ones. Then the
-// sentence does not ask for the action.
+// elsewhere reports whether a sentence names carriers and the action's receivers are all different ones. Then the
+// sentence does not ask for this action.
 func (in *Input) elsewhere(carriers []uint32) bool {
 	if len(carriers) == 0 {
 		return false
@@ -91,7 +91,7 @@ func (in *Input) elsewhere(carriers []uint32) bool {
 	return some && !shared
 }
 
-// hostOfAddress reports whether a carrier is only the host of a mail address in the content.
+// hostOfAddress reports whether a carrier is a host that is part of a mail address in the content.
 func (in *Input) hostOfAddress(carrier string) bool {
 	host, ok := strings.CutPrefix(carrier, "host:")
 	return ok && in.isHostOfAddress(host)
@@ -104,11 +104,11 @@ func (in *Input) isHostOfAddress(host string) bool {
 	})
 }
 
-// reaches reports whether a carrier is an address of someone outside the project. Numbers and paths
-// of records, which many requests name, are not.
+// reaches reports whether a carrier is an address of someone outside the project. Numbers, and paths of records, are
+// not; many requests name them.
 func reaches(carrier string) bool { return kindOf(carrier).Traits().ReachesOut }
 
-// kindOf returns the kind of a carrier in the form kind:value.
+// kindOf returns the kind of a carrier, which is written as kind:value.
 func kindOf(carrier string) text.Kind {
 	kind, _, _ := strings.Cut(carrier, ":")
 	return text.Kind(kind)

@@ -23,7 +23,7 @@ func init() {
 	fieldParts["tools.items"] = PartTools // drift and shadows
 }
 
-// noteCatalogues stores the catalogues of servers, and those that a person is asked to accept.
+// noteCatalogues stores the catalogue in the input: one that a server offers, or one that a person is asked to accept.
 func (s *State) noteCatalogues() {
 	switch {
 	case s.In.Event.Kind == "tools":
@@ -37,7 +37,7 @@ func (s *State) noteCatalogues() {
 // tableTools has the tools of catalogues.
 var tableTools = index.NewTable(7, "tools", 5_000)
 
-// noteTools compares a catalogue with the first one of its server, or with the last one that a
+// noteTools compares the tools of a server's catalogue with those of its first catalogue, or of the last one that a
 // person accepted.
 func (s *State) noteTools() {
 	for _, it := range s.In.Tools.Items {
@@ -48,8 +48,8 @@ func (s *State) noteTools() {
 		} else if string(base) != it.print {
 			it.Drift = true
 		}
-		// Under the tool's name alone, the table says which server offers the tool and whether it
-		// drifted.
+		// Under the tool's name without a server, the table says which server was the first to offer the tool, and
+		// whether the tool has drifted.
 		first := s.In.Tools.Server
 		if b := s.t.Get(tableTools, s.t.NameKey("\x01", it.Name)); b != nil {
 			d := index.Decoder(b)
@@ -74,14 +74,13 @@ func (s *State) toolDrift() bool {
 	return d.Num() == 1
 }
 
-// A tool is compared with the first catalogue of its server, or with a later one that a person
-// accepted. These are additional prefixes of keys in tableTools.
+// These prefixes are for keys in tableTools that are not about a tool in its first catalogue.
 const (
 	keyOffered  = "\x02" // server → its current catalogue
 	keyProposed = "\x03" // agent, proposal → the catalogue that a person is asked to accept
 )
 
-// offer has the parts of a catalogue that are compared.
+// offer has those parts of a server's catalogue that are compared.
 type offer struct {
 	server, digest string
 	names, prints  []string
@@ -120,8 +119,8 @@ func (s *State) noteOffer() {
 	s.t.Put(tableTools, s.t.NameKey(keyOffered, o.server), o.bytes())
 }
 
-// noteProposed stores the catalogue that a person is asked to accept, if it is the server's current
-// one.
+// noteProposed stores the catalogue that a person is asked to accept. It does so only if that catalogue is the one that
+// the server offers now.
 func (s *State) noteProposed() {
 	server, _ := s.In.Action.Args["server"].(string)
 	digest, _ := s.In.Action.Args["digest"].(string)
@@ -131,11 +130,10 @@ func (s *State) noteProposed() {
 	}
 }
 
-// accepts reports whether an input proposes to accept a catalogue.
+// accepts reports whether an input is an action that asks a person to accept a catalogue.
 func (s *State) accepts() bool { return s.In.Action.Tool == streams.ApproveTools }
 
-// Accept records that a person accepted a catalogue. From then on the server's tools are compared
-// with it.
+// Accept records that a person accepted a catalogue. From then on, the server's tools are compared with this catalogue.
 func Accept(st index.Store, project, agent, id string) error {
 	t := index.Open(st, project)
 	accepted := readOffer(t.Get(tableTools, t.NameKey(keyProposed, agent, "\x00", id)))

@@ -12,8 +12,8 @@ func init() {
 	}, (*State).userNamed)
 }
 
-// userNamed reports whether the user asked for the tool's effect and named all receivers. If there
-// are no receivers, the user must have named all carriers.
+// userNamed reports whether the user asked for the tool's effect and named all receivers. If the action has no
+// receivers, the user must instead have named all carriers in its arguments.
 func (s *State) userNamed() bool {
 	if !s.In.intent.Asked {
 		return false

@@ -7,7 +7,7 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// Words and calls are compared as in package intent.
+// The words of texts and of calls are split and compared in the same way as in package intent.
 
 func hash32(s string) uint32                { return intent.Hash(s) }
 func notWord(r rune) bool                   { return intent.NotWord(r) }
@@ -20,15 +20,15 @@ func wholeName(tool string) string          { return intent.WholeName(tool) }
 func hasHash(words []uint32, h uint32) bool { return intent.Has(words, h) }
 func count(words, of []uint32) int          { return intent.Count(words, of) }
 
-// maxNames is how many identifiers of a text are kept.
+// maxNames is the maximum number of identifiers that are stored for a text.
 const maxNames = 64
 
-// identifiers are the words of a text that look like the names of tools: with
-// a capital or an underscore inside, as one word each.
+// identifiers returns the hashes of those words in a text that look like names of tools, because they have a capital
+// letter or an underscore inside. Each counts as one word.
 func identifiers(s string) []uint32 {
 	s = s[:min(len(s), 64<<10)]
 	var out []uint32
-	start, odd := -1, false // of the word; whether it may have parts
+	start, odd := -1, false // start is where the word begins; odd says whether the word may have several parts
 	end := func(i int) {
 		if w := s[max(start, 0):i]; start >= 0 && odd && len(w) >= 6 && len(w) <= 100 && len(out) < maxNames &&
 			len(splitName(w)) >= 2 {
@@ -57,7 +57,7 @@ func identifiers(s string) []uint32 {
 			start = i
 			fallthrough
 		default:
-			// A word of small letters is one part.
+			// A word of small letters has only one part, so it need not be split.
 			odd = odd || class == nameOdd
 		}
 		i += size
@@ -66,8 +66,8 @@ func identifiers(s string) []uint32 {
 	return distinct(out)
 }
 
-// The class of a byte in a name: no part of one, a small letter, something else, or the
-// start of a rune to look at.
+// The class of a byte in a name: not part of a name, a small letter, another byte of a name, or the first byte of a
+// rune that must be examined.
 const (
 	nameNone = iota
 	nameSmall

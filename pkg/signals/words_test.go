@@ -73,7 +73,8 @@ func TestABareWordHasNoPunctuationAroundIt(t *testing.T) {
 	})
 }
 
-// asked only looks at words with the first letter of a stem.
+// Each stem must begin with the same letter as its word, because asked looks only at words that begin with the first
+// letter of a stem.
 func TestAStemBeginsLikeItsWord(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := rapid.StringMatching(`[a-z0-9é]{3,12}(ing|ed|ies|ly|s|ational)?`).Draw(rt, "word")

@@ -66,7 +66,7 @@ type Faults struct {
 	All    []Fault
 }
 
-// Error returns the messages, with a caret at each place.
+// Error returns the messages of all faults, with a caret at the place of each.
 func (e *Faults) Error() string {
 	var b strings.Builder
 	for i, f := range e.All {

@@ -21,7 +21,7 @@ func (l *linter) expr(at spot, x *compiled.Expr, on []string) {
 	}
 }
 
-// common makes the checks that apply to every expression.
+// common makes the checks that apply to every kind of expression.
 func (l *linter) common(at spot, x *compiled.Expr, on []string) {
 	if x.Cost > lintCost && !compiled.Dynamic(x.AST) {
 		l.add("over-budget", at.errorf("the expression may cost %d, which is more than %d, half of the limit", x.Cost,
@@ -32,7 +32,8 @@ func (l *linter) common(at spot, x *compiled.Expr, on []string) {
 	l.fieldsOfOtherKinds(at, x, on)
 }
 
-// neverTrue reports a condition that is never true.
+// neverTrue reports a condition that is never true for events of the kinds in on. so says what follows from that.
+// neverTrue returns whether it reported the condition.
 func (l *linter) neverTrue(at spot, x *compiled.Expr, on []string, so string) bool {
 	can, _ := compiled.Outcomes(l.c.Set.Vars, x.AST, on)
 	if can && compiled.NewPrefilterReader(l.c.Set.Vars).Of(x.AST.Expr(), nil).Op != compiled.OpNever {
@@ -70,8 +71,8 @@ func (l *linter) fieldsOfOtherKinds(at spot, x *compiled.Expr, on []string) {
 	}))
 }
 
-// loops reports loop variables that shadow other names. A finding inside an expanded macro is
-// reported at the macro.
+// loops reports loop variables that shadow other names. If a macro was expanded to such a loop, the finding is reported
+// at the macro's name.
 func (l *linter) loops(at spot, a *ast.AST) {
 	roots := map[string]bool{"it": true, "lists": true, "macros": true}
 	for name := range l.c.Set.Vars.Number {
@@ -107,7 +108,8 @@ func (l *linter) loops(at spot, a *ast.AST) {
 	walk(a.Expr(), nil)
 }
 
-// capitals reports literals with a capital that are searched in views. Views are in lower case.
+// capitals reports literals with a capital letter that are searched in views. Views are in lower case, so such a
+// literal is never found.
 func (l *linter) capitals(at spot, a *ast.AST) {
 	var walk func(e ast.Expr, views []string)
 	walk = func(e ast.Expr, views []string) {
@@ -140,8 +142,8 @@ func (l *linter) capitals(at spot, a *ast.AST) {
 	walk(a.Expr(), nil)
 }
 
-// hasCapital reports whether a text has a capital. For a regular expression, it reports whether a
-// case-sensitive literal in it has one.
+// hasCapital reports whether a text has a capital letter. For a regular expression, only literals count that do not
+// ignore case.
 func hasCapital(s string, regex bool) bool {
 	if !regex {
 		return strings.ContainsFunc(s, unicode.IsUpper)
@@ -160,9 +162,9 @@ func hasCapital(s string, regex bool) bool {
 	return has(p)
 }
 
-// absent reports arguments of an action that an expression reads without a has() test in the
-// expression or in a condition that is evaluated before it. A finding within an expanded macro is
-// reported at the macro.
+// absent reports arguments of an action that an expression reads although the action may lack them. An argument is safe
+// to read if has() tests it before, in the expression or in a condition that is evaluated earlier. If a macro was
+// expanded to such a read, the finding is reported at the macro's name.
 func (l *linter) absent(at spot, x *compiled.Expr, before ...*compiled.Expr) {
 	if x == nil {
 		return
@@ -187,7 +189,8 @@ func (l *linter) absent(at spot, x *compiled.Expr, before ...*compiled.Expr) {
 	}))
 }
 
-// argument returns the name of the action's argument that an expression reads or tests with has().
+// argument returns the name of the action's argument that an expression reads or tests. asks is set if the expression
+// is a test with has().
 func argument(e ast.Expr) (name string, asks bool) {
 	of, key := ast.Expr(nil), ast.Expr(nil)
 	switch e.Kind() {
@@ -237,9 +240,9 @@ func children(e ast.Expr) (out []ast.Expr) {
 	return out
 }
 
-// regexesOf returns the regular expressions of an expression. It reports large ones, and those for
-// which every text must be searched. The second kind of finding is a note if another part of the
-// condition keeps the expression from being evaluated for every event.
+// regexesOf returns the regular expressions of an expression. It reports large ones, and those that the index cannot
+// prepare, so that every text must be searched with them. If indexed is set, another part of the condition keeps the
+// expression from being evaluated for every event; the second kind of finding is then only a note.
 func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
 	lists := make(map[string][]string) // loop variable → constants
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// Levels of findings. An error means that the set does not load or that a rule has no effect.
+// Levels of findings. A finding is an error if the rule set does not load because of it, or if a rule has no effect.
 const (
 	LevelError   = "error"
 	LevelWarning = "warning"
@@ -32,7 +32,7 @@ type Finding struct {
 	Rule    string `json:"rule"` // id of the lint
 	Level   string `json:"level"`
 	File    string `json:"file"`
-	Line    int    `json:"line,omitempty"`   // from 1; 0 if it concerns the whole file
+	Line    int    `json:"line,omitempty"`   // counted from 1; 0 if the finding concerns the whole file
 	Column  int    `json:"column,omitempty"` // from 1, in characters
 	Message string `json:"message"`
 	Source  string `json:"source,omitempty"` // text of the line
@@ -43,17 +43,18 @@ func All() []Info { return slices.Clone(lints) }
 
 const (
 	maxRegexProgram = 2000 // instructions
-	// worstRegexProgram is a size at which one search of a text of 140 KB took 0.6 s.
+	// worstRegexProgram is the size of a regular expression's program from which a finding is an error. With this size,
+	// one search of a text of 140 KB took 0.6 s.
 	worstRegexProgram = 4 * maxRegexProgram
-	soon              = 30 * 24 * time.Hour // time before an exception's expiry from which it is reported
+	soon              = 30 * 24 * time.Hour // an exception that expires within this time is reported
 	lintCost          = compiled.CostLimit / 2
 )
 
-// tagForm is the form of a tag that refers to a public list.
+// tagForm is the form of a tag that names an entry of a public list, such as owasp, atlas or cwe.
 var tagForm = regexp.MustCompile(`^(?:(?:owasp|atlas|arxiv)\.[a-z0-9]+(?:[.-][a-z0-9]+)*|cwe-[0-9]+)$`)
 
-// kindsOfRoot gives the kinds of events that have the fields below a name. Other names are
-// available for all kinds.
+// kindsOfRoot gives, for the first part of a qualified name, the kinds of events that have these fields. Names that are
+// not in it are available for all kinds.
 var kindsOfRoot = map[string][]string{
 	"content":  {"observation", "memory", "action", "outcome"},
 	"memory":   {"memory"},
@@ -73,8 +74,8 @@ type linter struct {
 	untold  bool            // some tests could not be read
 }
 
-// Run checks a rule set. Problems that prevent the set from loading are findings too. An error
-// means a fault of this program.
+// Run checks a rule set. A problem that prevents the set from loading is also a finding. If Run returns an error, this
+// program has a fault.
 func Run(src *rules.Source, now time.Time) ([]Finding, error) {
 	c, err := rules.Check(src)
 	if err != nil {
@@ -90,7 +91,7 @@ func Run(src *rules.Source, now time.Time) ([]Finding, error) {
 	l.signals()
 	l.exceptions()
 	l.rules(fired)
-	if len(c.Problems) == 0 { // otherwise a missing test may be one that does not compile
+	if len(c.Problems) == 0 { // if there are problems, a test may be missing only because its file could not be read
 		l.unknownRules(named)
 		l.packs()
 	}
@@ -136,13 +137,13 @@ func (l *linter) add(id string, e *strictyaml.Error) {
 	)
 }
 
-// note is like add, at the lowest level.
+// note is like add, but the finding has the lowest level.
 func (l *linter) note(id string, e *strictyaml.Error) {
 	l.add(id, e)
 	l.out[len(l.out)-1].Level = LevelNote
 }
 
-// decode decodes a file again. It does not report problems, because Run already has them.
+// decode decodes a file of the rule set once more. It reports no problems of the file, because Run has reported them.
 func (l *linter) decode(name string, v any) *strictyaml.Document {
 	c := rules.Draft{Source: l.c.Source}
 	return c.Decode(name, v)
@@ -160,20 +161,21 @@ func (s spot) errorf(format string, args ...any) *strictyaml.Error {
 	return s.d.Errorf(s.path, format, args...)
 }
 
-// at returns an error about a part of the expression at the spot.
+// at returns an error about the part of the expression with the given id. Its place is in the file in which the
+// expression is.
 func (s spot) at(a *ast.AST, id int64, msg string) *strictyaml.Error {
 	loc := a.SourceInfo().GetStartLocation(id)
 	return s.errorf("%w", &remark{msg, loc.Line(), loc.Column()})
 }
 
-// remark is a message about a position in an expression.
+// remark is a message about a place in an expression.
 type remark compiled.Fault
 
 func (r *remark) Error() string      { return r.Msg }
 func (r *remark) Within() (int, int) { return r.Line, r.Column }
 
-// tests reads the tests. It returns the rules that some test expects to fire, and the positions at
-// which rules are named.
+// tests reads the tests of the rule set. fired has the rules that some test expects to fire. named has, for each rule,
+// the places at which tests name it.
 func (l *linter) tests() (fired map[string]bool, named map[string][]spot) {
 	fired, named = make(map[string]bool), make(map[string][]spot)
 	for _, name := range slices.Sorted(maps.Keys(l.c.Source.Files)) {
@@ -246,7 +248,7 @@ func (l *linter) files() {
 	}
 }
 
-// packs reports packs that are in no group.
+// packs reports packs that belong to no group, so that their rules are never evaluated.
 func (l *linter) packs() {
 	var g rules.GroupsDoc
 	l.decode("groups.yaml", &g)
@@ -262,7 +264,7 @@ func (l *linter) packs() {
 	}
 }
 
-// names checks lists, macros and the names of signals.
+// names reports faults of lists and macros, and of the names of signals.
 func (l *linter) names() {
 	common := l.c.Set.Scopes[""]
 	for _, pack := range slices.Sorted(maps.Keys(l.c.Set.Scopes)) {

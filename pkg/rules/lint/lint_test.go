@@ -209,7 +209,7 @@ func TestSignalsOfOneNameAreShownWithBothPlaces(t *testing.T) {
 	}
 }
 
-// A condition that is not quoted as YAML wants it is an error that says how to quote it.
+// A condition that YAML cannot read without quotes must give an error that shows how to quote it.
 func TestAConditionThatIsNoYAMLIsShownHowToQuote(t *testing.T) {
 	for _, when := range []string{`'x' in action.acts`, `"x" == action.tool`, `action.tool == 'a: b'`,
 		`action.level > 2 ? true : false`, `!action.asked`, `[1] == [1]`} {
@@ -236,7 +236,7 @@ func TestAStepThatNeverHappensIsFound(t *testing.T) {
 	}
 }
 
-// A rule that is off needs no test, and one in shadow may be experimental.
+// The lints must not ask for a test of a rule that is off, nor report that a rule in shadow mode is experimental.
 func TestLintsLeaveOutWhatIsNotInForce(t *testing.T) {
 	files := maps.Clone(cleanrules.Files)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "mode: enforce", "mode: \"off\"", 1)

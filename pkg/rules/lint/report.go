@@ -21,9 +21,8 @@ func Count(fs []Finding, level string) (n int) {
 	return n
 }
 
-// WriteFindings writes findings as text: the place, the message, and the line with a caret
-// under the place. It prefixes each file's name with base. It makes all text from the files
-// inert.
+// WriteFindings writes findings as text: the place, the message, and the line with a caret under the place. It prefixes
+// each file's name with base. Text from the files is made safe to print.
 func WriteFindings(w io.Writer, base string, fs []Finding) error {
 	for _, f := range fs {
 		place := path.Join(base, f.File)
@@ -54,7 +53,7 @@ func WriteFindings(w io.Writer, base string, fs []Finding) error {
 	return nil
 }
 
-// SARIF is a log in the Static Analysis Results Interchange Format, 2.1.0.
+// SARIF is a log in version 2.1.0 of the Static Analysis Results Interchange Format, which code hosts read.
 type SARIF struct {
 	Schema  string     `json:"$schema"`
 	Version string     `json:"version"`
@@ -120,11 +119,11 @@ type sarifRegion struct {
 	Snippet     sarifText `json:"snippet"`
 }
 
-// sarifBase is the name of the rule set's folder if that folder is not below the working folder.
+// sarifBase stands in file names for the rule set's folder, if that folder is not below the working folder.
 const sarifBase = "RULES"
 
-// ToSARIF returns findings as a SARIF log. base is the rule set's folder. File names are relative
-// to it. base is relative to the working folder unless it is an absolute path.
+// ToSARIF returns findings as a SARIF log. base is the rule set's folder: an absolute path, or a path relative to the
+// working folder. The file names of the findings are relative to base.
 func ToSARIF(base string, fs []Finding) SARIF {
 	run := sarifRun{
 		ColumnKind: "unicodeCodePoints",

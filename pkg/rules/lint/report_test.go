@@ -27,8 +27,8 @@ func TestFindingsShowTheLineAndACaret(t *testing.T) {
 	}
 }
 
-// The fields that the SARIF 2.1.0 schema requires, and fields without which code scanning shows
-// nothing.
+// The SARIF log must have the fields that the schema of SARIF 2.1.0 requires. It must also have the fields without
+// which code scanning shows no findings.
 func TestTheSARIFLogHasWhatItHasToHave(t *testing.T) {
 	files := maps.Clone(cleanrules.Files)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "cwe-94", "cwe 94", 1)

@@ -18,14 +18,14 @@ import (
 	"lazaret/streams"
 )
 
-// Coverage says which parts of a rule set its tests cover. Each rule must fire, and must be
-// evaluated without firing. Each operand of && and || and each condition of ?: must be true and
-// must be false.
+// Coverage says which parts of a rule set are covered by the set's tests. For full coverage, each rule must fire in
+// some test, and be evaluated without firing in some test. Each operand of && and ||, and each condition of ?:, must be
+// true in some test and false in some test.
 type Coverage struct {
 	Goals   int     `json:"goals"`
 	Met     int     `json:"met"`
 	Percent float64 `json:"percent"`
-	// Rules are all rules that are not off, ordered by id. Gaps are ordered by position.
+	// Rules has all rules that are not off, ordered by id. Gaps is ordered by position.
 	Rules []RuleCoverage `json:"rules"`
 	Gaps  []Gap          `json:"uncovered,omitempty"`
 }
@@ -39,17 +39,17 @@ type RuleCoverage struct {
 	Met   int    `json:"met"`
 }
 
-// Gap is a goal that no test meets.
+// Gap is a goal of coverage that no test reaches.
 type Gap struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
-	Name   string `json:"name"` // the rule's id, or "macros." and a name
+	Name   string `json:"name"` // the rule's id or, for a macro, "macros." and its name
 	What   string `json:"what"`
 	Text   string `json:"text,omitempty"` // source text of the operand
 }
 
-// String returns the gap on one line, after its position.
+// String returns the gap on one line, with its position at the beginning.
 func (g Gap) String() string {
 	s := fmt.Sprintf("%s:%d:%d: %s: %s", g.File, g.Line, g.Column, g.Name, g.What)
 	if g.Text != "" {
@@ -62,7 +62,7 @@ func (g Gap) String() string {
 type coverage struct {
 	set   *rules.Set
 	rules map[*rules.Rule]*ruleSeen
-	// macros are keyed by syntax tree. Packs share the trees of macros in common.yaml.
+	// macros has the macros, by syntax tree. All packs share the trees of the macros in common.yaml.
 	macros map[*cel.Ast]*covered
 	defs   map[string]func(string) *compiled.Traced // by pack
 }
@@ -72,14 +72,14 @@ type ruleSeen struct {
 	fired, quiet bool
 }
 
-// covered is an expression with the values that its operands had, and its position.
+// covered is an expression with its position, and the values that its operands have had in tests.
 type covered struct {
 	*compiled.Traced
 	name   string
 	file   string
 	places []position // of each rune of the source
 	parts  []ast.Expr
-	seen   map[int64]*[2]bool // had the value false, had the value true
+	seen   map[int64]*[2]bool // by operand: whether it was false, whether it was true
 }
 
 // position is a position in a file. Line and column count from 1.
@@ -127,7 +127,7 @@ func newCoverage(src *rules.Source, set *rules.Set) (*coverage, error) {
 	return c, nil
 }
 
-// addMacros adds the macros of a pack, or of common.yaml for "".
+// addMacros adds the macros of a pack. If pack is "", it adds those of common.yaml.
 func (c *coverage) addMacros(src *rules.Source, pack string) error {
 	file := rules.CommonFile
 	if pack != "" {
@@ -184,8 +184,8 @@ func cover(sc *compiled.Scope, name, expr, text, file string, at position) (*cov
 	return u, err
 }
 
-// watch returns a function that evaluates every rule of a group on an event, regardless of the
-// index, and records the values.
+// watch returns a function that evaluates every rule of a group on an event and records the values of operands. It does
+// so even for rules that the index would leave out.
 func (c *coverage) watch(ev *rules.Evaluator) func(*streams.Entry) error {
 	every, st := ev.Exhaustive(), index.NewMemStore()
 	return func(e *streams.Entry) error {
@@ -205,7 +205,7 @@ func (c *coverage) After(act *compiled.Activation, r *rules.Rule, alerts []strea
 	}
 	items, err := r.Items(act)
 	if err != nil {
-		return // a rule that fails raises an alert, so the test fails anyway
+		return // a rule that fails raises an alert, so the test fails anyway and its coverage does not matter
 	}
 	for _, it := range items {
 		act.It = it
@@ -263,7 +263,8 @@ func (c *coverage) report() *Coverage {
 	return out
 }
 
-// report calls goal for each goal of the expression's operands and returns the number of goals.
+// report calls goal for each goal of the expression's operands, with whether the goal was reached. It returns the
+// number of goals.
 func (u *covered) report(goal func(bool, Gap) int) int {
 	for _, e := range u.parts {
 		lo, _ := u.Span(e)
@@ -275,8 +276,8 @@ func (u *covered) report(goal func(bool, Gap) int) int {
 	return 2 * len(u.parts)
 }
 
-// align returns the position in a file of each rune of a value that begins at a position. YAML
-// folds, indents and quotes a value, but does not change it otherwise.
+// align returns the position in the file of each rune of a value. The value begins at position at. YAML may have
+// folded, indented and quoted the value, but has not changed it otherwise.
 func align(file []rune, at position, value []rune) []position {
 	line, col, i := 1, 1, 0
 	next := func() {

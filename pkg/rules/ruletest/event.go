@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestEvent is the YAML form of one event. It uses the names of ledger entries. Omitted fields get
-// defaults.
+// TestEvent is the YAML form of one event. Its fields have the same names as in ledger entries. A field that is left
+// out gets a default value.
 type TestEvent struct {
 	After   string `yaml:"after" is:"duration" doc:"Time since the previous event, such as 4m."`
 	ID      string `yaml:"id" is:"id" doc:"Default: e and the event's number."`
@@ -91,8 +91,8 @@ type decisionDoc struct {
 	Beliefs []beliefDoc `yaml:"beliefs"`
 }
 
-// beliefDoc is the YAML form of a cited belief. By default it is supported by a tool result, with a
-// confidence of 0.7.
+// beliefDoc is the YAML form of a cited belief. By default, a tool result supports the belief, with a confidence of
+// 0.7.
 type beliefDoc struct {
 	ID          string  `yaml:"id"`
 	Missing     bool    `yaml:"missing" doc:"The belief was not found."`
@@ -140,8 +140,8 @@ type timeline struct {
 	seq     uint64
 	now     time.Time
 	said    map[string]*intent.Said // the user's words, by agent and session
-	calls   map[string]called       // about the last call; by agent, session and tool
-	read    map[string]bool         // whether the agent read something external; by agent and session
+	calls   map[string]called       // facts about the last call of each tool, by agent, session and tool
+	read    map[string]bool         // whether the agent has read external content, by agent and session
 }
 
 func newTimeline(project string) *timeline {
@@ -180,7 +180,7 @@ func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
 // to do what its result says.
 type called struct{ named, handed bool }
 
-// relate sets how an event relates to the user's words, as ingest does.
+// relate sets in an entry how the event relates to the user's words, in the same way as ingest.
 func (tl *timeline) relate(h *streams.EntryHead, body any) {
 	at := h.Agent + "\x00" + h.Session
 	said := tl.said[at]
@@ -220,7 +220,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 	}
 }
 
-// hear passes the evaluator's verdict on an action back to it, as the arbiter does.
+// hear passes the evaluator's verdict on an action back to the evaluator, as the arbiter's verdict would be.
 func (tl *timeline) hear(ev *rules.Evaluator, st index.Store, e *streams.Entry, verdict streams.Verdict) error {
 	if e.Type != streams.TypeAction || verdict == streams.Allow {
 		return nil
@@ -243,7 +243,7 @@ func (tl *timeline) hear(ev *rules.Evaluator, st index.Store, e *streams.Entry, 
 	)
 }
 
-// Events reads a file of test events: a list, or a document with the key given.
+// Events reads a file of test events. The file is a list, or a document that has the list under the given key.
 func Events(name string, data []byte) ([]*streams.Entry, error) {
 	d, err := strictyaml.Parse(name, data)
 	if err != nil {
@@ -307,7 +307,7 @@ func (g *TestEvent) body(h streams.EntryHead) (typ streams.Type, body any, err e
 		}
 		for i, s := range blocks {
 			b.Blocks = append(b.Blocks, streams.BlockEntry{Text: s, Features: text.Analyze(s)})
-			if i == 0 { // a recall names the belief by the id of the event
+			if i == 0 { // a recall in a test names the belief by the event's id, so only the first block can have it
 				b.Claims = []streams.ClaimEntry{{Kind: beliefs.Content, Belief: streams.BeliefRef{ID: h.ID, Found: true,
 					Kind: beliefs.Content, Origin: b.Origin}}}
 			}

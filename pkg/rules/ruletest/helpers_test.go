@@ -7,7 +7,7 @@ import (
 	"lazaret/pkg/rules"
 )
 
-// source packs files into a source. It adds groups.yaml and pack.yaml unless they are given.
+// source makes a Source of files. If groups.yaml or pack.yaml is not among the files, it adds one.
 func source(t testing.TB, files map[string]string) *rules.Source {
 	t.Helper()
 	all := map[string]string{

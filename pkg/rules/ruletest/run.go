@@ -34,8 +34,8 @@ type testCase struct {
 	Messages []string         `yaml:"messages" doc:"Texts. For each, the message of at least one alert contains it."`
 }
 
-// Wants are the alerts that a rule must raise: a number of alerts, one kind of alert, or a
-// list of kinds. Only the fields that a kind names are compared.
+// Wants are the alerts that a rule must raise: a number of alerts, one kind of alert, or a list of kinds. Of each
+// alert, only the fields that the kind names are compared.
 type Wants []want
 
 type want struct {
@@ -95,7 +95,7 @@ func (w *want) String() string {
 	return b.String()
 }
 
-// Verdicts is the expected verdict on the last proposal, or a list with the verdict on each
+// Verdicts is the expected verdict on the last proposal of a test. If it is a list, it has the expected verdict on each
 // proposal.
 type Verdicts struct {
 	each bool
@@ -131,7 +131,7 @@ type Report struct {
 	Coverage *Coverage      `json:"coverage,omitempty"`
 }
 
-// Failure is an expectation of a test that was not met.
+// Failure says what a test expected and did not get.
 type Failure struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -139,10 +139,10 @@ type Failure struct {
 	Text string `json:"text"`
 }
 
-// String returns the failure on one line, after its position.
+// String returns the failure on one line, with its position at the beginning.
 func (f Failure) String() string { return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Test, f.Text) }
 
-// String lists the failures and counts the tests.
+// String lists the failures, and says how many tests ran and failed.
 func (r Report) String() string {
 	var b strings.Builder
 	for _, f := range r.Failures {
@@ -157,7 +157,7 @@ func Run(ctx context.Context, src *rules.Source) (Report, error) {
 	return RunWith(ctx, src, Options{})
 }
 
-// RunWith runs the tests that the options select.
+// RunWith runs those tests of a rule set that the options select.
 func RunWith(ctx context.Context, src *rules.Source, o Options) (Report, error) {
 	rep := Report{Fired: make(map[string]int)}
 	set, err := rules.Compile(src)
@@ -192,7 +192,7 @@ func RunWith(ctx context.Context, src *rules.Source, o Options) (Report, error) 
 				rep.Fired[r]++
 			}
 			if err := ctx.Err(); err != nil {
-				return rep, err // ctx ended, so failures of this test have no meaning
+				return rep, err // ctx has ended, so failures of this test have no meaning
 			}
 			if len(t.failures) == 0 {
 				rep.Passed++
@@ -221,13 +221,14 @@ type testRun struct {
 	failures []Failure
 }
 
-// fail records a failure at a path below the test.
+// fail records a failure of the test, at the place of the test file that path leads to.
 func (t *testRun) fail(path []any, format string, args ...any) {
 	e := t.doc.Errorf(append(slices.Clip(t.path), path...), format, args...)
 	t.failures = append(t.failures, Failure{e.File, e.Line, t.Name, e.Msg})
 }
 
-// run evaluates the events and compares the results. It returns the alerts by rule.
+// run evaluates the test's events, and compares alerts and verdicts with the expected ones. It returns the alerts by
+// rule.
 func (t *testRun) run(ctx context.Context) map[string][]streams.Alert {
 	group := cmp.Or(t.Group, t.set.Groups()[0])
 	ev := t.set.Group(group)
@@ -279,7 +280,8 @@ func (t *testRun) run(ctx context.Context) map[string][]streams.Alert {
 	return got
 }
 
-// checkNames reports rules that do not exist or are not in the group.
+// checkNames records a failure for each rule that the test names and that does not exist, or is not in the test's
+// group.
 func (t *testRun) checkNames(ev *rules.Evaluator) {
 	var known []string
 	for _, r := range ev.Rules() {
@@ -362,7 +364,7 @@ func (t *testRun) compareVerdicts(gave []string) {
 	}
 }
 
-// describeAlerts describes on one line the alerts that were raised.
+// describeAlerts describes alerts on one line, for a failure.
 func describeAlerts(as []streams.Alert) string {
 	var out []string
 	for _, a := range as[:min(len(as), 3)] {

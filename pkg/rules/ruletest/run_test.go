@@ -10,7 +10,7 @@ import (
 	"lazaret/pkg/rules/ruletest"
 )
 
-// every is a rule that fires on all kinds of events. Its message shows what it saw.
+// every is a rule that fires on all kinds of events. Its message shows the values that the rule saw.
 const every = `rules:
   - id: every
     title: Every event
@@ -51,7 +51,8 @@ func TestATestGivesEventsOfEveryKind(t *testing.T) {
     messages: [observation page one, observation page two]
     verdict: [allow, allow, allow]
 `}, ruletest.Options{})
-	// Alerts on one subject are combined, at powers of two: three blocks give two alerts.
+	// The test expects two alerts for three blocks: repeated alerts on one subject are published only if their count is
+	// a power of two.
 	if rep.Failed > 0 {
 		t.Error(rep)
 	}
@@ -197,7 +198,8 @@ func TestCoverageShowsWhatNoTestHasSeen(t *testing.T) {
 	}
 }
 
-// The second step lies within a minute of the latest first one, the third anywhere in the window.
+// The second step must follow within a minute of the latest first step. The third step may come at any time in the
+// window.
 func TestAStepOfASequenceMayHaveToFollowInTime(t *testing.T) {
 	do := func(tool, after string) string {
 		return "      - {action: {tool: " + tool + "}, after: " + after + "}\n"

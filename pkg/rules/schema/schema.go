@@ -20,13 +20,13 @@ import (
 // A test writes the schemas in rules/schema and checks that they are up to date.
 //go:generate go test -run TestSchemasAreCurrent -update .
 
-// Schemas returns a JSON Schema (draft 2020-12) for each kind of file in a rule set: rules, pack,
-// common, groups, exceptions and test. To use one in an editor, begin a file with
+// Schemas returns a JSON Schema (draft 2020-12) for each kind of file in a rule set: rules, pack, common, groups,
+// exceptions and test. To use one in an editor, begin a file with
 //
 //	# yaml-language-server: $schema=…/rules/schema/rules.json
 //
-// The schemas describe the form of a file. Lint checks the meaning of expressions and the
-// references between files.
+// The schemas describe the form of a file. They do not describe the meaning of expressions and the references between
+// files; package lint checks these.
 func Schemas() map[string][]byte {
 	out := make(map[string][]byte)
 	for name, of := range map[string]struct {
@@ -52,7 +52,8 @@ func Schemas() map[string][]byte {
 		s.Title = "Lazaret: " + of.title
 		b, err := json.MarshalIndent(s, "", "  ")
 		if err != nil {
-			panic(fmt.Sprintf("schema %s: %v", name, err)) // impossible for our own types; a test checks it
+			// Cannot happen for the types of this program; a test checks that.
+			panic(fmt.Sprintf("schema %s: %v", name, err))
 		}
 		out[name] = append(b, '\n')
 	}
@@ -80,8 +81,8 @@ const (
 	datePattern     = `^[0-9]{4}-[0-9]{2}-[0-9]{2}`
 )
 
-// schemaOf returns the schema of a type, from the YAML names of its fields, their doc tags, and
-// their is tags.
+// schemaOf returns the schema of a type. It uses the YAML names of the type's fields, their `doc` tags and their `is`
+// tags.
 func schemaOf(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[ruletest.Wants]():
@@ -149,7 +150,7 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[ruletest.TestEvent]():
 		s.OneOf = oneOf("observation", "memory", "recall", "tools", "phase", "decision", "action", "outcome")
 	case reflect.TypeFor[rules.RuleDoc]():
-		// A rule with an effect other than alert must have on_error.
+		// A rule with another effect than alert must have `on_error`.
 		alert := any("alert")
 		s.If = &jsonschema.Schema{
 			Properties: map[string]*jsonschema.Schema{"effect": {Not: &jsonschema.Schema{Const: &alert}}},
@@ -167,7 +168,7 @@ func oneOf(names ...string) (out []*jsonschema.Schema) {
 	return out
 }
 
-// restrict adds the restriction that an is tag names to a schema.
+// restrict adds to a schema the restriction that an `is` tag names.
 func restrict(s *jsonschema.Schema, is string) {
 	switch is {
 	case "some":
@@ -234,7 +235,7 @@ func restrict(s *jsonschema.Schema, is string) {
 	case "share":
 		least(0, 1)
 	default:
-		panic("rules: no such restriction: " + is) // impossible for our own tags; a test checks it
+		panic("rules: no such restriction: " + is) // cannot happen for the tags of this program; a test checks that
 	}
 }
 
@@ -245,7 +246,7 @@ func enum[T ~string](of []T) (out []any) {
 	return out
 }
 
-// texts returns the values of an enumeration with a text form.
+// texts returns the texts of all values of an enumeration.
 func texts[T interface {
 	~uint8
 	encoding.TextMarshaler

@@ -65,7 +65,7 @@ func resolved(t *testing.T) map[string]*jsonschema.Resolved {
 	return out
 }
 
-// parsed is a file as a validator sees it.
+// parsed parses a YAML file to the values on which a schema validator works.
 func parsed(t *testing.T, text string) any {
 	t.Helper()
 	var doc, v any
@@ -119,7 +119,7 @@ func TestTheShippedFilesAreValidByTheirSchemas(t *testing.T) {
 	}
 }
 
-// An unknown key is refused at every place where a file has fields.
+// At every place where a file has fields, the schema must refuse a field that does not exist.
 func TestSchemasRefuseUnknownKeys(t *testing.T) {
 	schemas := resolved(t)
 	tried := 0

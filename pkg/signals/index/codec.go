@@ -38,7 +38,7 @@ func (e *Encoder) Hashes(hs []uint32) {
 	}
 }
 
-// Decoder decodes the output of Encoder. Missing values are zero.
+// Decoder decodes what an Encoder has encoded. If the encoding ends early, the missing values are zero.
 type Decoder []byte
 
 // Num reads a number.
@@ -76,7 +76,7 @@ func (d *Decoder) Raw() []byte {
 	return b
 }
 
-// Into is like Hashes, but appends to a buffer.
+// Into is like Hashes, but appends the hashes to buf. It returns the hashes, and buf with the hashes appended.
 func (d *Decoder) Into(buf []uint32) (hs, rest []uint32) {
 	n := d.Num()
 	if n > uint64(len(*d)/4) {

@@ -1,10 +1,10 @@
-// Package index stores the state of signals in a [Store]: small tables, and an [Index] that maps
-// hashes to the first entry that brought them.
+// Package index stores the state of signals in a [Store]: small tables, and an [Index] that maps hashes to the first
+// entry that brought them.
 //
-// Both are bounded for each project by two generations. A key that is used moves to the younger
-// generation. When that is full, the elder generation is dropped. The Index is in memory. It can be
-// rebuilt from its records in the store at any time.
+// Tables and Index are bounded for each project. Each table has two generations of keys. A key that is used moves to
+// the younger generation. When the younger generation is full, the elder one is dropped. The Index is in memory, and
+// can be rebuilt at any time from its records in the store.
 //
-// The package may import pkg/intent for its hash. It does not depend on signals. Start reading with
-// table.go, then index.go.
+// The package may import pkg/intent for its hash. It does not depend on signals. Start reading with table.go, then
+// index.go.
 package index

@@ -2,7 +2,7 @@ package index
 
 import "bytes"
 
-// KeyOf reports whether a key of a Store belongs to the signals of a project.
+// KeyOf reports whether a key of a Store belongs to the signals of the given project.
 func KeyOf(key []byte, project string) bool {
 	switch {
 	case len(key) == 0:

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// The minimum and maximum length of a piece, in bytes. A value can be assembled from pieces.
+// The minimum and maximum length in bytes of a piece. A piece is an unusual word that may be a part of a longer value.
 const (
 	MinPiece = 4
 	MaxPiece = 64
@@ -18,7 +18,7 @@ func Hash(v string) uint64 {
 	return max(binary.BigEndian.Uint64(sum[:]), 1)
 }
 
-// PieceBit returns the bit that represents a length from MinPiece to MaxPiece.
+// PieceBit returns the bit that stands for pieces of length n, from MinPiece to MaxPiece.
 func PieceBit(n int) uint64 { return 1 << (n - MinPiece) }
 
 // Hashes returns the Hash of each text.

@@ -4,14 +4,14 @@ import (
 	"slices"
 )
 
-// hashTable maps a hash to a ref by open addressing. The number of slots is a power of two.
+// hashTable is a hash table with open addressing that maps a hash to a ref. The number of its slots is a power of two.
 type hashTable struct {
 	slots []hashSlot
 	count int
-	seen  uint32 // written by prefetch, so that the compiler keeps its reads; the value has no meaning
+	seen  uint32 // prefetch writes it, so that the compiler does not remove the reads; the value has no meaning
 }
 
-// hashSlot is a hash and its ref in twelve bytes. A hash of 0 means that the slot is free.
+// hashSlot has a hash and its ref, in twelve bytes. If the hash is 0, the slot is free.
 type hashSlot struct{ high, low, ref uint32 }
 
 func (e *hashSlot) used() bool { return e.high|e.low != 0 }
@@ -30,7 +30,7 @@ func (t *hashTable) prefetch(hs []uint64) {
 	t.seen = seen
 }
 
-// slot returns the slot of a key, or a free slot for it.
+// slot returns the slot that has key h. If none has it, slot returns the free slot in which to put it.
 func (t *hashTable) slot(h uint64) *hashSlot {
 	mask := len(t.slots) - 1
 	i := int(h*0x9e3779b97f4a7c15>>32) & mask
@@ -56,9 +56,9 @@ func (t *hashTable) put(h uint64, ref uint32) {
 	*at = ref
 }
 
-// at returns a pointer to the ref of a key. It adds a missing key.
+// at returns a pointer to the ref of key h. If the table lacks the key, at adds it, and known is false.
 func (t *hashTable) at(h uint64) (ref *uint32, known bool) {
-	if 5*(t.count+1) > 4*len(t.slots) { // a fuller table has long runs to search for a key that it lacks
+	if 5*(t.count+1) > 4*len(t.slots) { // in a fuller table, looking for a key that is missing takes many steps
 		t.grow()
 	}
 	h = max(h, 1)

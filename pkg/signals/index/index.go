@@ -8,15 +8,14 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// Index maps a hash to the content of a project that was the first to bring a phrase, a fingerprint
-// band, a carrier or a piece. Each KiB of content brings about two dozen of these, too many for
-// separate keys in the store. The store has one record for each entry that brought something new.
-// The Index is in memory and is rebuilt from the records.
+// Index maps a hash to the content of a project that was the first to bring a phrase, a fingerprint band, a carrier or
+// a piece. Each KiB of content brings about two dozen of these, too many for separate keys in the store. So the store
+// has only one record for each ledger entry that brought something new. The Index is in memory, and is rebuilt from the
+// records when needed.
 //
-// A record is a list of postings. A posting has an origin, which identifies the content, and the
-// hashes that map to it. Each posting table has two generations, which change only between records.
-// Records that no generation needs any more are removed. If a hash is found in the elder
-// generation, it is written to the newest record again, with its origin.
+// A record is a list of postings. A posting has an origin, which identifies the content, and the hashes that map to it.
+// Each posting table has two generations, which change only between records. Records that no generation needs any more
+// are removed. If a hash is found in the elder generation, it is written to the newest record again, with its origin.
 type Index struct {
 	project  string
 	next     uint32 // number of the current record
@@ -31,7 +30,7 @@ type Index struct {
 	moving   []uint32 // scratch
 	keys     []uint64 // scratch
 	dirty    bool     // the generations changed
-	used     uint64   // counter of the cache at the last open
+	used     uint64   // value of the cache's counter when the index was last opened
 	counted  int      // bytes counted in the cache's size
 }
 
@@ -49,23 +48,23 @@ const (
 
 var postNames = [numPosts]string{"phrases", "bands", "carriers", "pieces"}
 
-// postingTable maps a hash to a ref, the number of an origin.
+// postingTable maps a hash to a ref. A ref is the number of an origin.
 type postingTable struct {
 	young, elder hashTable
-	// stems map the first bytes of pieces to the lengths of the pieces that begin with them. A
-	// sieve rules out most texts that are not pieces.
+	// stems map the first bytes of pieces to the lengths of the pieces that begin with them. The sieves tell for most
+	// texts that they are not pieces.
 	youngStems, elderStems map[uint32]uint64
 	youngSieve, elderSieve sieve
 	generations
 }
 
-// generations are the ranges of records of two generations.
+// generations says from which record on the elder and the younger generation of a table need the records.
 type generations struct {
 	from, since uint32 // first record of the elder and of the younger generation
 	lost        bool   // hashes were dropped
 }
 
-// generations returns those of all tables, in the order in which they are stored.
+// generations returns the generations of all tables, in the order in which they are stored.
 func (b *Index) generations() []*generations {
 	var out []*generations
 	for i := range b.tabs {
@@ -77,16 +76,16 @@ func (b *Index) generations() []*generations {
 	return out
 }
 
-// posting is an origin and the hashes that lead to it.
+// posting is an origin and the hashes that map to it.
 type posting struct {
 	Ref    uint32
-	of     uint32 // the ref that its origin was copied from, or Ref itself
+	of     uint32 // the ref of the origin of which this one is a copy, or Ref if it is no copy
 	lists  [numLists][]uint64
 	pieces []string
 }
 
-// The lists of hashes of a posting. Carriers that the user named have their own list, and a flag in
-// the ref.
+// The lists of hashes of a posting. Carriers that the user named have a list of their own, because their refs have the
+// flag NamedByUser.
 const (
 	listPhrases = iota
 	listBands
@@ -95,20 +94,19 @@ const (
 	numLists
 )
 
-// NamedByUser is a flag of a ref: the user named the carrier too.
+// NamedByUser is a flag in a ref to the origin of a carrier. It says that the user named the carrier too.
 const NamedByUser = 1 << 31
 
-// MaxRef is the upper bound of refs. As the argument `of` of NewPosting it means that the origin is not a copy.
+// MaxRef is an upper bound of refs. If it is passed to NewPosting as of, the origin is not a copy.
 const (
 	MaxRef     = 1 << 30
 	recordSize = 1 << 20 // maximum number of postings in a record
 )
 
-// cache has the indexes of a store that are in memory. They can be rebuilt from the store at any
-// time.
+// cache has those indexes of a store that are in memory. Each can be rebuilt from the store at any time.
 type cache struct {
 	indexes map[string]*Index
-	last    *Index // the index that was opened last, if it is in indexes; else nil
+	last    *Index // the index that was opened last, if it is still in indexes; else nil
 	opens   uint64
 	size    int
 }
@@ -124,7 +122,7 @@ func recordKey(buf []byte, project string, n uint32) []byte {
 
 func indexKey(buf []byte, project string) []byte { return append(append(buf, 'b'), project...) }
 
-// openIndex returns the index of a project. It loads the index if that is not in memory.
+// openIndex returns the index of a project. If the index is not in memory, it is rebuilt from the store.
 func openIndex(st Store, project string) (*Index, error) {
 	memo := st.Memo()
 	sh, ok := (*memo).(*cache)
@@ -146,7 +144,7 @@ func openIndex(st Store, project string) (*Index, error) {
 	return b, nil
 }
 
-// of returns the index of a project, or nil.
+// of returns the index of a project, if it is in the cache, and otherwise nil.
 func (sh *cache) of(project string) *Index {
 	if b := sh.last; b != nil && b.project == project {
 		return b
@@ -163,7 +161,7 @@ func (sh *cache) drop(b *Index) {
 	}
 }
 
-// forgetIndex removes an index from the cache, after an error.
+// forgetIndex removes an index from the cache, because an error may have left it wrong.
 func forgetIndex(st Store, project string) {
 	if sh, ok := (*st.Memo()).(*cache); ok {
 		if b := sh.of(project); b != nil {
@@ -267,7 +265,7 @@ func (b *Index) Origin(ref uint32) []byte {
 	return d.Raw()
 }
 
-// Prefetch loads the slots of hashes that will be looked up.
+// Prefetch loads the slots of hashes into the processor's cache. Call it before you look these hashes up.
 func (b *Index) Prefetch(id postID, hs []uint64) { b.tabs[id].young.prefetch(hs) }
 
 // Get returns the ref of a hash.
@@ -285,8 +283,8 @@ func (b *Index) Get(id postID, h uint64) (ref uint32, ok bool) {
 	return ref, ok
 }
 
-// Put maps a hash to an origin. It returns the new ref, which is that of the origin's copy in the
-// current record.
+// Put maps a hash to the origin with the given ref. It returns the ref to which the hash is mapped: that of the
+// origin's copy in the current record.
 func (b *Index) Put(id postID, h uint64, ref uint32) uint32 {
 	g := b.posting(ref)
 	ref = g.Ref | ref&NamedByUser
@@ -304,8 +302,9 @@ func (b *Index) Put(id postID, h uint64, ref uint32) uint32 {
 	return ref
 }
 
-// Replace maps a carrier to another origin. It removes the carrier from the current record first,
-// because loading a record applies its postings in order and the last one counts.
+// Replace maps a carrier to another origin. It first removes the carrier from the postings of the current record.
+// Otherwise the carrier might be in two postings of one record, and when the record is loaded, the last one would
+// count.
 func (b *Index) Replace(h uint64, ref uint32) uint32 {
 	for i := range b.postings {
 		for _, list := range [...]int{listCarriers, listNamed} {
@@ -316,8 +315,8 @@ func (b *Index) Replace(h uint64, ref uint32) uint32 {
 	return b.Put(PostCarriers, h, ref)
 }
 
-// posting returns the posting of an origin in the current record. It copies an origin of an earlier
-// record, because that record may be dropped before this one.
+// posting returns the posting of an origin in the current record. If the origin is in an earlier record, it is copied,
+// because the earlier record may be dropped before this one.
 func (b *Index) posting(ref uint32) *posting {
 	ref &^= NamedByUser
 	for i := len(b.postings) - 1; i >= 0; i-- {
@@ -328,7 +327,7 @@ func (b *Index) posting(ref uint32) *posting {
 	return b.NewPosting(b.Origin(ref), ref)
 }
 
-// NewPosting adds a posting. of is the ref of the copied origin, or MaxRef.
+// NewPosting adds a posting with the origin head. of is the ref of the origin of which it is a copy, or MaxRef.
 func (b *Index) NewPosting(head []byte, of uint32) *posting {
 	ref := b.addOrigin(head)
 	if n := len(b.postings); n < cap(b.postings) {
@@ -349,7 +348,8 @@ func stemOf(s string) uint32 {
 	return uint32(s[0])<<24 | uint32(s[1])<<16 | uint32(s[2])<<8 | uint32(s[3])
 }
 
-// Piece returns the ref of a piece with at least MinPiece bytes.
+// Piece returns the ref of a piece. s must have at least MinPiece bytes, and h is its hash. If the index lacks the
+// piece, ok is false.
 func (b *Index) Piece(s string, h uint64) (ref uint32, ok bool) {
 	p := &b.tabs[PostPieces]
 	if ref, ok = p.young.get(h); ok || p.elder.count == 0 {
@@ -393,7 +393,7 @@ func (p *postingTable) putPiece(young bool, s string, h uint64, ref uint32) {
 	(*stems)[stemOf(s)] |= PieceBit(len(s))
 }
 
-// Lengths returns the possible lengths of pieces with which v begins, as bits.
+// Lengths returns, as bits, the possible lengths of those pieces with which v begins.
 func (b *Index) Lengths(v string) uint64 {
 	p := &b.tabs[PostPieces]
 	some := p.youngStems[stemOf(v)] | p.elderStems[stemOf(v)]
@@ -410,8 +410,7 @@ func (b *Index) Lengths(v string) uint64 {
 	return out
 }
 
-// turn starts a new generation in tables whose younger generation is full. It runs between two
-// records.
+// turn starts a new generation in each table whose younger generation is full. It must be called between two records.
 func (b *Index) turn() {
 	turned := false
 	for i := range b.tabs {
@@ -430,14 +429,14 @@ func (b *Index) turn() {
 	b.compact()
 }
 
-// compact removes the origins without hashes, once they may be half of all, and renumbers the
-// others. It does not change lookups. It is needed because one table may be filled many times while
-// another keeps a hash of the first record.
+// compact removes origins to which no hash is mapped, and numbers the others anew. It does so only if such origins may
+// be half of all. Lookups give the same results after it. It is needed because one table may drop many generations
+// while another one still needs the first record.
 func (b *Index) compact() {
 	if len(b.origins) < max(limits.Origins, 2*b.kept) {
 		return
 	}
-	// The elements are first marks of used origins, then their new numbers.
+	// At first, an element says whether the origin is used. Later, it is the origin's new number.
 	refs := make([]uint32, len(b.origins))
 	gens := make([]*hashTable, 0, 2*numPosts)
 	for i := range b.tabs {
@@ -477,7 +476,7 @@ func (b *Index) compact() {
 	}
 }
 
-// span returns the length of an origin in the text, including its length prefix.
+// span returns the length in Index.text of an origin with its length prefix.
 func (b *Index) span(ref int) int {
 	end := len(b.text)
 	if ref+1 < len(b.origins) {
@@ -546,7 +545,7 @@ func (b *Index) close(t *Tables) error {
 	return err
 }
 
-// size returns the approximate memory of the index, in bytes.
+// size returns approximately how much memory the index takes, in bytes.
 func (b *Index) size() int {
 	n := cap(b.text) + 4*cap(b.origins)
 	for i := range b.tabs {
@@ -560,8 +559,8 @@ func (b *Index) size() int {
 	return n
 }
 
-// account updates the size of the index in the cache, and evicts the least recently used indexes if
-// the cache is too large.
+// account updates the size of the index in the cache. If the cache is too large, account removes the indexes that were
+// not used for longest.
 func (b *Index) account(st Store) {
 	sh, ok := (*st.Memo()).(*cache)
 	if !ok || sh.of(b.project) != b {
@@ -580,6 +579,6 @@ func (b *Index) account(st Store) {
 		sh.drop(least)
 	}
 	if len(b.origins) > MaxRef || len(b.text) > 1<<30 {
-		sh.drop(b) // refs are used up; the next load numbers them from zero
+		sh.drop(b) // there are no more refs; when the index is loaded again, refs are numbered from zero
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A table that is never full keeps its hashes, however often another table is full, and unused
-// origins are still dropped.
+// One table is filled again and again, and another one is never full. The hash in the other table must stay. Origins
+// that no table uses must still be dropped, so that the index does not grow.
 func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
 	before := limits
 	defer func() { limits = before }()
@@ -34,14 +34,15 @@ func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
 		if err := tabs.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// Each of at most 400 hashes refers to one origin, and as many may wait to be dropped.
+		// At most 400 hashes are stored, each with one origin. At most as many origins may wait to be dropped.
 		if n := len(b.origins); n > 1000 {
 			t.Fatalf("record %d: %d heads", i, n)
 		}
 	}
 }
 
-// A carrier of the elder generation is copied into the current record before it is replaced.
+// A carrier is in the elder generation. When it is replaced, it is first copied into the current record. After a
+// restart, it must still be mapped to the replacing origin.
 func TestAReplacedOriginIsTheSameAfterARestart(t *testing.T) {
 	before := limits
 	defer func() { limits = before }()
@@ -73,7 +74,7 @@ func TestAReplacedOriginIsTheSameAfterARestart(t *testing.T) {
 	}
 }
 
-// Reading a truncated record fails or gives an index, and never panics.
+// Reading a record that was truncated must return an error or an index. It must never panic.
 func FuzzReadBook(f *testing.F) {
 	st := NewMemStore()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -107,8 +108,8 @@ func FuzzReadBook(f *testing.F) {
 	})
 }
 
-// BenchmarkReadBook reads the index of a project whose tables are filled in the proportions of real
-// content.
+// BenchmarkReadBook loads the index of a project whose tables are full. The hashes are of different kinds in the same
+// proportions as in real content.
 func BenchmarkReadBook(b *testing.B) {
 	st, r := NewMemStore(), rand.New(rand.NewPCG(5, 5))
 	head := bytes.Repeat([]byte{'h'}, 150)
@@ -141,8 +142,8 @@ func BenchmarkReadBook(b *testing.B) {
 	b.ReportMetric(float64(bk.next), "records")
 }
 
-// The lengths that an index returns for a value include those of all pieces that the value begins
-// with, in either generation, and few others.
+// For a value, Lengths must return the lengths of all pieces with which the value begins, whichever generation they are
+// in. It must return few other lengths.
 func TestLengthsLeaveOutNoPiece(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 14))
 	b := &Index{}

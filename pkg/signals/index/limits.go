@@ -2,17 +2,17 @@ package index
 
 // Limits are the maximum sizes of the tables in one project's index.
 type Limits struct {
-	// Postings is the maximum number of hashes in each posting table. It can be exceeded by those
-	// of one entry, because a record is never split.
+	// Postings is the maximum number of hashes in each posting table. The hashes of one entry may exceed it, because
+	// they are all in one record, which is never split.
 	Postings [numPosts]int
-	// Links is the maximum number of hashes in each table of links, and AllLinks the maximum number
-	// of links.
+	// Links is the maximum number of hashes in each table of links. AllLinks is the maximum number of links in each of
+	// these tables.
 	Links    [numLinks]int
 	AllLinks int
-	// Lag is the number of records after which a table of links is rewritten, so that a rarely used
-	// table does not prevent old records from being removed.
+	// Lag is a number of records. After so many records, a table of links is written to the newest record again. So a
+	// table that is rarely used does not prevent old records from being removed.
 	Lag uint32
-	// Origins is the minimum number of origins before unused ones are removed.
+	// Origins is the number of origins from which unused ones are removed.
 	Origins int
 }
 
@@ -24,25 +24,25 @@ var limits = Limits{
 	Origins:  1 << 15,
 }
 
-// SetLimits changes the limits of all indexes and returns the previous ones. Tests use it to start
-// new generations early.
+// SetLimits changes the limits of all indexes and returns the previous ones. Tests set small limits, so that new
+// generations start early.
 func SetLimits(l Limits) (before Limits) {
 	before, limits = limits, l
 	return before
 }
 
-// Usage is how full the index of one project is.
+// Usage says how full the tables of one project's index are.
 type Usage struct {
 	Dropped   bool             // records were removed
 	Compacted bool             // origins were removed
 	Postings  [numPosts]int    // hashes in the younger generation
 	Links     [numLinks]int    // hashes in the younger generation
 	AllLinks  [numLinks]int    // links in the younger generation
-	Lag       [numLinks]uint32 // records since the table began; 0: it is empty
+	Lag       [numLinks]uint32 // number of records since the table's oldest one; 0: the table is empty
 	Turned    [numLinks]bool
 }
 
-// Usages returns the usage of a store's indexes that are in memory.
+// Usages returns the usage of those of a store's indexes that are in memory.
 func Usages(st Store) []Usage {
 	var out []Usage
 	c, ok := (*st.Memo()).(*cache)

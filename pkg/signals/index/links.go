@@ -7,15 +7,15 @@ import (
 
 // Limits of stored sets.
 const (
-	MaxDirectives = 32 // directives found for one session, word or carrier
+	MaxDirectives = 32 // maximum number of directives that are looked up for one session, word or carrier
 	// MaxDistinct is the maximum number of different members that are kept of one set: the contents that push a target,
 	// the sources, sessions or agents of a cluster, the beliefs used by an action. Further members are not counted.
 	MaxDistinct = 64
 )
 
-// Links map a hash to the numbers that were last linked to it: words and carriers of instructions
-// to the directives that have them, and a source with a target to the contents in which the source
-// names the target. They are part of the Index, because one content brings dozens.
+// Links map a hash to the numbers that were last linked to it: words and carriers of instructions to the directives
+// that have them, and a source with a target to the contents in which the source names the target. The links are a part
+// of the Index and not keys in the store, because one content brings dozens of them.
 
 // LinkID identifies a table of links.
 type LinkID byte
@@ -30,16 +30,16 @@ const (
 
 var linkNames = [numLinks]string{"directive_words", "directive_targets", "pushes"}
 
-// linkMost is the maximum number of links that are used per hash.
+// linkMost is the maximum number of links that are returned for one hash.
 var linkMost = [numLinks]int{MaxDirectives, MaxDirectives, MaxDistinct}
 
-// links is one table with two generations, like a posting table.
+// links is one table of links, with two generations like a posting table.
 type links struct {
 	young, elder chains
 	generations
 }
 
-// chains map a hash to its last link. Each link refers to the one before.
+// chains maps a hash to its latest link. Each link refers to the link of the same hash before it.
 type chains struct {
 	last  hashTable
 	links []link
@@ -61,7 +61,7 @@ func (c *chains) add(h uint64, to uint32) {
 	c.links = append(c.links, l)
 }
 
-// of appends up to most links of a hash to buf, the last first.
+// of appends to buf the numbers to which a hash is linked, the latest first, but not more than most.
 func (c *chains) of(h uint64, most int, buf []uint32) []uint32 {
 	i, ok := c.last.get(h)
 	if !ok {
@@ -80,14 +80,14 @@ func (c *chains) of(h uint64, most int, buf []uint32) []uint32 {
 
 func (c *chains) size() int { return 12*len(c.last.slots) + 8*cap(c.links) }
 
-// run is a set of hashes in a record that are linked to one number.
+// run is a set of hashes that one record links to the same number.
 type run struct {
 	id LinkID
 	to uint32
 	hs []uint64
 }
 
-// LinkKey returns the key of a word or carrier in a table of links.
+// LinkKey returns the key of a word or carrier, given by its hash, in a table of links.
 func LinkKey(h uint32) uint64 { return 1<<32 | uint64(h) }
 
 // Link links a hash to a number.
@@ -96,8 +96,7 @@ func (b *Index) Link(id LinkID, h uint64, to uint32) {
 	b.addLink(id, h, to)
 }
 
-// PrefetchLinks loads the slots of words or carriers that will be looked up. It leaves their keys in
-// b.keys.
+// PrefetchLinks loads the slots of words or carriers that will be looked up. It stores their keys in b.keys.
 func (b *Index) PrefetchLinks(id LinkID, of []uint32) {
 	b.keys = b.keys[:0]
 	for _, h := range of {
@@ -106,7 +105,7 @@ func (b *Index) PrefetchLinks(id LinkID, of []uint32) {
 	b.links[id].young.last.prefetch(b.keys)
 }
 
-// LinkAll links words or carriers to a new number.
+// LinkAll links words or carriers, given by their hashes, to a number to which they are not linked yet.
 func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
 	b.PrefetchLinks(id, of)
 	p := &b.links[id]
@@ -122,13 +121,13 @@ func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
 	b.note(id, to, b.keys...)
 }
 
-// Linked appends the links of a hash to buf, the last first.
+// Linked appends to buf the numbers to which a hash is linked, the latest first.
 func (b *Index) Linked(id LinkID, h uint64, buf []uint32) []uint32 {
 	b.moved(id, h)
 	return b.links[id].young.of(h, linkMost[id], buf)
 }
 
-// moved moves a hash from the elder to the younger generation, because it is used.
+// moved moves a hash that is being used from the elder to the younger generation.
 func (b *Index) moved(id LinkID, h uint64) {
 	p := &b.links[id]
 	if p.elder.last.count == 0 {
@@ -147,8 +146,8 @@ func (b *Index) copyLinks(id LinkID, from *chains, h uint64) {
 	}
 }
 
-// turnLinks starts a new generation in tables whose younger generation is full. It runs between two
-// records.
+// turnLinks starts a new generation in each table of links whose younger generation is full. It must be called between
+// two records.
 func (b *Index) turnLinks() (turned bool) {
 	for i := range b.links {
 		switch p := &b.links[i]; {
@@ -181,7 +180,7 @@ func (b *Index) addLink(id LinkID, h uint64, to uint32) {
 
 // note adds links to the current record.
 func (b *Index) note(id LinkID, to uint32, hs ...uint64) {
-	// Only the last run can grow, because the order of runs is the order of a hash's links.
+	// Hashes can be added only to the last run, because the order of the runs is the order of each hash's links.
 	if n := len(b.runs); n > 0 && b.runs[n-1].id == id && b.runs[n-1].to == to {
 		r := &b.runs[n-1]
 		r.hs = append(r.hs, hs...)

@@ -12,15 +12,15 @@ import (
 // The result of Get is valid until its key is written again.
 type MemStore struct {
 	seed   maphash.Seed
-	slots  []memSlot // hash table with open addressing; the size is a power of two
-	used   int       // slots that are not free, including dropped ones
+	slots  []memSlot // slots of a hash table with open addressing; their number is a power of two
+	used   int       // number of slots that are not free; slots of dropped keys count
 	chunks [][]byte
-	wasted int // bytes in chunks that are no longer used
+	wasted int // number of bytes in chunks that no key or value uses any more
 	total  int
 	memo   any
 }
 
-// memSlot is the position of a key. The value follows the key.
+// memSlot says where a key is in the chunks. The key's value comes directly after it.
 type memSlot struct {
 	hash  uint64
 	chunk int32 // index plus one; 0: free, -1: dropped
@@ -42,7 +42,7 @@ func NewMemStore() *MemStore {
 // Size returns the size of all keys and values, in bytes.
 func (m *MemStore) Size() int { return m.total - m.wasted }
 
-// find returns the slot of a key, or the first slot where it may be put.
+// find returns the slot of key k. If the store lacks the key, find returns the first slot in which the key may be put.
 func (m *MemStore) find(h uint64, k []byte) (slot *memSlot, found bool) {
 	mask := uint64(len(m.slots) - 1)
 	for i := h & mask; ; i = (i + 1) & mask {
@@ -115,7 +115,7 @@ func (m *MemStore) append(h uint64, k, v []byte) memSlot {
 	return s
 }
 
-// rehash makes room for more slots and removes dropped ones.
+// rehash makes the hash table larger and removes the slots of dropped keys.
 func (m *MemStore) rehash() {
 	live := 0
 	for i := range m.slots {
@@ -142,7 +142,7 @@ func (m *MemStore) rehash() {
 	}
 }
 
-// compact copies all keys and values to new chunks.
+// compact copies all keys and values that are in use to new chunks.
 func (m *MemStore) compact() {
 	old := m.chunks
 	m.chunks, m.wasted, m.total = nil, 0, 0

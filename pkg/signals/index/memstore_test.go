@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The store in memory behaves like a map.
+// Random operations on a MemStore and on a map must give the same results.
 func TestAStoreInMemoryIsAMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	st, want := NewMemStore(), make(map[string]string)

@@ -1,7 +1,7 @@
 package index
 
-// sieve is a filter of hashes. It may report hashes that were not added. In that case a lookup
-// finds nothing.
+// sieve is an approximate filter of hashes. If it reports that a hash was not added, that is certain. It may report
+// that a hash was added although it was not; then the lookup that follows finds nothing.
 type sieve struct {
 	bits []uint64 // at least sixteen bits per hash
 	all  []uint32

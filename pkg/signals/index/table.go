@@ -6,26 +6,25 @@ import (
 	"fmt"
 )
 
-// Store is the state in which signals are stored. It is a part of the caller's fold, one for each
-// partition. *stage.State implements it.
+// Store holds the state of signals. It is the state of one partition in the caller's fold. *stage.State implements it.
 type Store interface {
 	Get(key []byte) (value []byte, ok bool, err error)
 	Set(key, value []byte) error
-	// DropPrefix removes every key that begins with prefix. DropRange removes the keys in [from,
-	// to).
+	// DropPrefix removes every key that begins with prefix. DropRange removes the keys from from up to to, but not to
+	// itself.
 	DropPrefix(prefix []byte) error
 	DropRange(from, to []byte) error
 	// Scan calls fn for every key that begins with prefix, in order.
 	Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error
-	// Memo holds data derived from the values. It may be dropped and rebuilt at any time. It is
-	// empty after others changed keys or changes were rolled back.
+	// Memo holds data derived from the values. It may be dropped and rebuilt at any time. It is empty if somebody else
+	// has changed keys since, or if changes were rolled back.
 	Memo() *any
 }
 
-// tableID identifies a table of signals. A table is bounded for each project. Its keys are in two
-// generations. When the younger generation reaches half of the bound, the elder one is dropped and
-// the younger one takes its place. A key that is used moves to the younger generation. So the
-// dropped keys are among the less recently used half, and this needs only one counter.
+// tableID identifies a table of signals. A table is bounded for each project. Its keys are in two generations. When the
+// younger generation reaches half of the bound, the elder one is dropped and the younger one takes its place. A key
+// that is used moves to the younger generation. So a key that was used recently is not dropped. To know when to drop a
+// generation, the table needs only one counter.
 type tableID byte
 
 // maxTables is the maximum number of tables.
@@ -67,7 +66,7 @@ type Tables struct {
 	opened  bool
 	dirty   bool
 	index   *Index // nil until the first lookup
-	Err     error  // the first error of the store; it ends the evaluation
+	Err     error  // first error of the store; after it, the evaluation ends
 	buf     []byte
 	scratch []byte // memory of buf
 	Name    []byte // memory for a key within a table
@@ -78,22 +77,22 @@ type Tables struct {
 	last    lookup
 }
 
-// lookup is the last Get, so that a following Put need not look up again.
+// lookup describes the last call of Get. A Put of the same key after it need not look the key up again.
 type lookup struct {
 	id    tableID
-	some  bool // there was a Get, and its key is still in buf
+	some  bool // Get was called, and its key is still in buf
 	young bool // the key is in the younger generation
 }
 
 const metaSize = 10
 
-// metaKey returns a key that is valid until the next call.
+// metaKey returns the key under which the state of the project's tables is stored. It is valid until the next call.
 func (t *Tables) metaKey() []byte {
 	t.apart = append(append(t.apart[:0], 'm'), t.project...)
 	return t.apart
 }
 
-// Open returns the tables of a project. It reads nothing from the store before the first lookup.
+// Open returns the tables of a project. It reads nothing from the store; the first lookup does.
 func Open(st Store, project string) *Tables { return &Tables{St: st, project: project} }
 
 // Reset is like Open, but reuses memory.
@@ -139,16 +138,17 @@ func (t *Tables) open() {
 	}
 }
 
-// Take returns an empty buffer for encoding a value. Stores copy the values that they are given.
+// Take returns an empty buffer for encoding a value. The buffer may be used again, because a Store copies each value
+// that it gets.
 func (t *Tables) Take() []byte { return t.value[:0] }
 
-// Give returns v, and keeps its memory as the next buffer of Take.
+// Give returns v, and keeps v's memory as the buffer that Take returns next.
 func (t *Tables) Give(v []byte) []byte {
 	t.value = v
 	return v
 }
 
-// Index returns the index of the project. It is nil after an error of the store.
+// Index returns the index of the project. If the store fails, it returns nil.
 func (t *Tables) Index() *Index {
 	if t.index == nil && t.Err == nil {
 		t.index, t.Err = openIndex(t.St, t.project)
@@ -159,7 +159,7 @@ func (t *Tables) Index() *Index {
 	return t.index
 }
 
-// Find looks up a hash in a posting table.
+// Find looks up a hash in the given posting table of the project's index.
 func (t *Tables) Find(id postID, h uint64) (ref uint32, ok bool) {
 	if b := t.Index(); b != nil {
 		return b.Get(id, h)
@@ -167,7 +167,7 @@ func (t *Tables) Find(id postID, h uint64) (ref uint32, ok bool) {
 	return 0, false
 }
 
-// Close writes the new state. It returns the first error of the store.
+// Close writes the changed state to the store. It returns the first error of the store since Open.
 func (t *Tables) Close() error {
 	if t.Err == nil && t.index != nil {
 		if t.Err = t.index.close(t); t.Err == nil {
@@ -194,8 +194,8 @@ func (t *Tables) Close() error {
 	return t.St.Set(t.metaKey(), t.Give(b))
 }
 
-// key returns the store's key of k in a table and generation. It is valid until the next
-// call. All keys of a project share a prefix, apart from table and generation.
+// key returns the store's key of k in a table and generation. It is valid until the next call. For each table and
+// generation, all keys of a project have the same prefix.
 func (t *Tables) key(id tableID, gen byte, k []byte) []byte {
 	if t.buf == nil {
 		t.buf = append(append(append(t.scratch[:0], 's', 0, 0), t.project...), 0)
@@ -206,8 +206,7 @@ func (t *Tables) key(id tableID, gen byte, k []byte) []byte {
 	return t.buf
 }
 
-// NameKey returns the key of a text. The result is valid until the next call of NameKey,
-// HashKey or NumberKey.
+// NameKey makes a key from texts. The result is valid until the next call of NameKey, HashKey or NumberKey.
 func (t *Tables) NameKey(parts ...string) []byte {
 	t.Name = t.Name[:0]
 	for _, p := range parts {
@@ -228,7 +227,7 @@ func (t *Tables) NumberKey(h uint32) []byte {
 	return t.Name
 }
 
-// Get returns a value, or nil. It moves a key from the elder to the younger generation.
+// Get returns the value of a key, or nil. If the key is in the elder generation, Get moves it to the younger one.
 func (t *Tables) Get(id tableID, k []byte) []byte {
 	if !t.opened {
 		t.open()
@@ -280,7 +279,7 @@ func (t *Tables) Put(id tableID, k, v []byte) {
 	t.set(id, k, v, ok)
 }
 
-// set sets a value. known reports whether the younger generation has the key.
+// set sets the value of a key. known says whether the younger generation already has the key.
 func (t *Tables) set(id tableID, k, v []byte, known bool) {
 	if t.Err != nil {
 		return
@@ -301,7 +300,7 @@ func (t *Tables) set(id tableID, k, v []byte, known bool) {
 	t.Err = t.St.Set(t.key(id, m.gen, k), v)
 }
 
-// Partial returns the names of the tables from which keys were dropped.
+// Partial returns the names of the tables that have dropped keys because they were full.
 func (t *Tables) Partial() []string {
 	if !t.opened {
 		t.open()
@@ -327,5 +326,5 @@ func (t *Tables) Partial() []string {
 	return out
 }
 
-// Origin returns the origin of a ref from the index of these tables.
+// Origin returns the origin with the given ref from the project's index.
 func (t *Tables) Origin(ref uint32) []byte { return t.index.Origin(ref) }
