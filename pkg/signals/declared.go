@@ -130,7 +130,7 @@ type chain struct {
 	last   int64 // of paced sequences only
 	n      int
 	events index.Decoder // encoded
-	more   bool          // this input's event is the last of the n and not in events
+	more   bool          // the last of the n events is this input's event, and events does not have it
 }
 
 func (c *chain) has(event string) bool {

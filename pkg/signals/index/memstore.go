@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// MemStore is a Store in memory, for tests, trials and back-tests. Keys and values are stored
-// consecutively in large chunks, so that the garbage collector has no pointers to follow.
+// MemStore is a Store in memory, for tests, trials and back-tests. Keys and values are stored one after another in
+// large chunks, so that the garbage collector has no pointers to follow.
 //
 // The result of Get is valid until its key is written again.
 type MemStore struct {
