@@ -59,7 +59,7 @@ func TestWidenedRangesHoldAllThatTheyHeld(t *testing.T) {
 			}
 		}
 		if len(streams.FormatSeqs(seqs)) <= limit && streams.InRanges(rs, seqs[len(seqs)-1]+1) {
-			t.Fatal("they were widened without need")
+			t.Fatal("the ranges were widened although the text was short enough")
 		}
 	})
 }

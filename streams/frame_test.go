@@ -43,7 +43,7 @@ func TestAFrameGivesItsEntriesBack(t *testing.T) {
 	}
 	// A frame of one entry must be the same message as Entry.Message returns.
 	if one := frameOf(1); fmt.Sprint(Frame(one)) != fmt.Sprint(one[0].Message()) {
-		t.Error("a single entry has another message than its own")
+		t.Error("the frame of a single entry is not the entry's own message")
 	}
 }
 
@@ -158,7 +158,7 @@ func TestABrokenJointFrameIsNoEntriesAtAll(t *testing.T) {
 	// The same message must be refused on a stage's own subject.
 	m := JointFrame(jointOf(), time.Now())
 	if _, err := ParseEntries(LedgerSubject(3, StageIngest), m.Header, m.Body, 12, time.Now()); err == nil {
-		t.Error("a stage wrote the entries of others")
+		t.Error("a frame with entries of other stages is accepted on a stage's subject")
 	}
 }
 
@@ -172,7 +172,7 @@ func FuzzParseJointFrame(f *testing.F) {
 		out, err := ParseEntries(LedgerSubject(3, StageJoint), h, body, 12, time.Now())
 		if err != nil {
 			if len(out) != 1 {
-				t.Fatalf("%d entries of what is no frame", len(out))
+				t.Fatalf("%d entries were read from a message that is no frame", len(out))
 			}
 			return
 		}
@@ -200,7 +200,7 @@ func FuzzParseFrame(f *testing.F) {
 		out, err := ParseEntries(LedgerSubject(3, StageIngest), h, body, 12, time.Now())
 		if err != nil {
 			if len(out) != 1 {
-				t.Fatalf("%d entries of what is no frame", len(out))
+				t.Fatalf("%d entries were read from a message that is no frame", len(out))
 			}
 			return
 		}

@@ -125,7 +125,7 @@ func FuzzOpenCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		fuzztest.Bounded(t, len(text), func() {
 			if got, _, err := streams.OpenCommand([]byte(text), pinned); err == nil {
-				t.Fatalf("unsigned, it opens as %+v", got)
+				t.Fatalf("without a signature, the note opens as %+v", got)
 			}
 			msg, err := note.Sign(&note.Note{Text: text}, signer)
 			if err != nil {
@@ -166,7 +166,7 @@ func FuzzOpenCustody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		fuzztest.Bounded(t, len(text), func() {
 			if got, _, err := streams.OpenCustody([]byte(text), pinned); err == nil {
-				t.Fatalf("unsigned, it opens as %+v", got)
+				t.Fatalf("without a signature, the note opens as %+v", got)
 			}
 			msg, err := note.Sign(&note.Note{Text: text}, signer)
 			if err != nil {

@@ -21,7 +21,7 @@ func TestListsOfEntriesHaveOneForm(t *testing.T) {
 		}
 	}
 	if _, err := streams.ParseSeqs(strings.Repeat("1", streams.MaxSeqs+1)); err == nil {
-		t.Error("a list of any length opens")
+		t.Error("a list that is too long opens")
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		seqs := rapid.SliceOfNDistinct(rapid.Uint64Range(1, 60), 0, 40, rapid.ID[uint64]).Draw(rt, "seqs")
@@ -75,7 +75,7 @@ func TestStatementsAboutADataSubject(t *testing.T) {
 	}
 	body, err := streams.Marshal(&streams.CustodyEntry{Do: hold.Do, Note: hold.Text() + "\n— op AAAA\n"})
 	if err != nil || streams.Erasure(body) != nil {
-		t.Errorf("a hold erases: %v", err)
+		t.Errorf("a statement to hold opens as one to erase: %v", err)
 	}
 }
 

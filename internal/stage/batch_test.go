@@ -134,10 +134,10 @@ func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
 		t.Errorf("%d messages were read %d times", batches, n)
 	}
 	if n == 0 {
-		t.Error("all events were held in memory, which shows nothing")
+		t.Error("all events were held in memory: the test shows nothing")
 	}
 	if n, _, err := deletions.Pending(); err != nil || n > 0 {
-		t.Errorf("%d messages were deleted by themselves (%v)", n, err)
+		t.Errorf("%d messages were deleted one by one (%v), want none", n, err)
 	}
 	if n, _, err := purges.Pending(); err != nil || n < 3 || n > batches/4 {
 		t.Errorf("the intake was purged %d times (%v), want once for several batches", n, err)

@@ -46,7 +46,7 @@ func TestAFileInLargePiecesIsAFile(t *testing.T) {
 				size = int64(len(want))
 			case 3:
 				if info, e := f.Stat(); e != nil || info.Size() != int64(len(want)) {
-					t.Fatalf("it has %d bytes of %d: %v", info.Size(), len(want), e)
+					t.Fatalf("the open file has %d of %d bytes: %v", info.Size(), len(want), e)
 				}
 			}
 			if err != nil {
@@ -128,16 +128,16 @@ func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 			}
 		}
 		if _, err := f.Write(make([]byte, 100)); err != nil {
-			t.Fatalf("%s: what only waits to be written fails: %v", name, err)
+			t.Fatalf("%s: a write that is only buffered fails: %v", name, err)
 		}
 		if err := end(f); !errors.Is(err, errFull) {
-			t.Errorf("%s: it says %v", name, err)
+			t.Errorf("%s: the call returns %v, want errFull", name, err)
 		}
 		if _, err := f.Write(make([]byte, 100)); !errors.Is(err, errFull) {
-			t.Errorf("%s: and then it takes more: %v", name, err)
+			t.Errorf("%s: a write after the error returns %v, want errFull", name, err)
 		}
 		if err := f.Close(); !errors.Is(err, errFull) {
-			t.Errorf("%s: and at the end it says %v", name, err)
+			t.Errorf("%s: Close returns %v, want errFull", name, err)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestTablesAreWrittenAndMergedInLargePieces(t *testing.T) {
 		"read to be merged": {counted.reads, counted.read, times * keys * size},
 	} {
 		if n.bytes < n.least || n.calls > n.bytes/bulk*2+20 {
-			t.Errorf("%d bytes of tables are %s in %d pieces", n.bytes, what, n.calls)
+			t.Errorf("%d bytes of tables are %s in %d pieces, want more bytes or fewer pieces", n.bytes, what, n.calls)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 		t.Errorf("%d of %d entries were folded again", again, n+n/3)
 	}
 	if b.Stats.Diverged.Load() > 0 {
-		t.Error("entries differ")
+		t.Error("the stage's entries differ after the restart")
 	}
 }
 
@@ -67,10 +67,12 @@ func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
 	s := start(t, stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: group}, sentinel(new(watcher)))
 	s.awaitReady()
 	publish(t, nc, "quiet", 0, 3) // the third is answered, and nothing follows
-	natstest.Eventually(t, time.Minute, "an answer waits", func() bool { return len(srv.Ledger()) == 4 })
+	natstest.Eventually(t, time.Minute, "the sentinel's alert in the ledger", func() bool {
+		return len(srv.Ledger()) == 4
+	})
 	s.stop()
 	publish(t, nc, other, 0, 500)
-	natstest.Eventually(t, time.Minute, "the other partition is told", func() bool {
+	natstest.Eventually(t, time.Minute, "ingest has published the entries of the other partition", func() bool {
 		return a.Stats.Published.Load() == 503
 	})
 	natstest.Eventually(t, time.Minute, "ingest has read its entries back", func() bool {
@@ -96,6 +98,6 @@ func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
 	a.stop()
 	cfg.Dir = t.TempDir()
 	if b := startIngest(); b.Stats.Diverged.Load() > 0 {
-		t.Error("who folds all of it comes to something else")
+		t.Error("a fold of the whole ledger gives other entries")
 	}
 }

@@ -35,7 +35,7 @@ func read(t *testing.T, nc *nats.Conn, gate <-chan struct{}) *atomic.Uint64 {
 			return
 		}
 		if n := came.Load() + 1; md.Sequence.Stream != n {
-			t.Errorf("message %d came in the place of %d", md.Sequence.Stream, n)
+			t.Errorf("message %d came, want message %d", md.Sequence.Stream, n)
 		}
 		came.Store(md.Sequence.Stream)
 	})

@@ -78,7 +78,7 @@ func TestPromiseC20NoEntryIsTooLargeToBePublished(t *testing.T) {
 			t.Errorf("entry %d is %+v, %v", e.Seq, b, err)
 		}
 		if e.Stage == streams.StageIngest && (string(b.Raw) != swell || b.Intake != e.Src) {
-			t.Errorf("the rejection does not hold its message: %+v", b)
+			t.Errorf("the rejected entry does not have the data of its message: %+v", b)
 		}
 	}
 	if rejected[streams.StageIngest] != 1 || rejected[streams.SentinelStage("a")] != n-1 {

@@ -44,7 +44,7 @@ func (l *ledger) add(n int) {
 	select {
 	case <-l.js.PublishAsyncComplete():
 	case <-time.After(30 * time.Second):
-		l.t.Fatal("the ledger did not take what was published")
+		l.t.Fatal("the ledger did not acknowledge all entries")
 	}
 }
 
@@ -60,7 +60,7 @@ func seen(t *testing.T, name string, r *ledgerReader, from, to, step uint64) {
 				t.Fatalf("%s read entry %d of input %d (%v), want %d", name, a.first().Seq, a.first().Src, a.err, want)
 			}
 		case <-timeout:
-			t.Fatalf("%s did not come to entry %d", name, want)
+			t.Fatalf("%s did not read entry %d in time", name, want)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 		seen(t, "who reads one stage", one, from|1, last, 2)
 	}
 	if got := f.letGo(); got != 1 {
-		t.Fatalf("the feed let go of %d readers, want the one that stopped", got)
+		t.Fatalf("the feed released %d readers, want only the one that stopped", got)
 	}
 	seen(t, "who stopped", stuck, 101, uint64(l.n), 1)
 	l.add(1)
@@ -207,18 +207,18 @@ func TestWhatABodyEncodesIsKnownForThatBodyOnly(t *testing.T) {
 	}
 	first := len(es) - mostMade
 	if d := read(first-1, es[first-1].Body); d != nil {
-		t.Errorf("of entry %d, which is forgotten, it is known that it encodes %v", first-1, d)
+		t.Errorf("entry %d was forgotten, but the feed still knows its decoded body %v", first-1, d)
 	}
 	if d := read(first, es[first].Body); d != first {
 		t.Errorf("entry %d encodes %v", first, d)
 	}
 	if d := read(first+5, []byte(`{"n":-1}`)); d != nil {
-		t.Errorf("a body that nobody announced encodes %v", d)
+		t.Errorf("an entry that was not announced has the decoded body %v", d)
 	}
 	if d := read(first+6, es[first+6].Body); d != first+6 {
 		t.Errorf("entry %d encodes %v", first+6, d)
 	}
 	if d := read(first+4, es[first+4].Body); d != nil {
-		t.Errorf("an entry that comes too late encodes %v", d)
+		t.Errorf("an entry that is read too late has the decoded body %v", d)
 	}
 }

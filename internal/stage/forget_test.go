@@ -89,7 +89,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(holding(t, fs, "/state", "secret-0")) == 0 {
-		t.Fatal("it is in no file to begin with")
+		t.Fatal("before the erasure, the text is in no file: the test shows nothing")
 	}
 	if err := st.Set(Key('z', "number", "acme"), nil); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.rewriteErased(); err == nil {
-		t.Error("erased with changes that are not committed")
+		t.Error("the state was erased although it has uncommitted changes")
 	}
 	if err := s.commit(); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(holding(t, fs, "/state", "secret-0")) == 0 {
-		t.Error("deleting alone removes it from the files, so that erasing shows nothing")
+		t.Error("deleting alone removes the text from the files: the test shows nothing")
 	}
 	// The process ends before it has erased the deleted data. The next process that opens the state must erase the data
 	// first.
@@ -125,7 +125,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := holding(t, fs, "/state", "secret-"); len(f) != 0 {
-		t.Errorf("it is in %v", f)
+		t.Errorf("after the erasure, the text is still in %v", f)
 	}
 	st = &State{s: s, partition: 3}
 	kept := 0
@@ -244,7 +244,7 @@ func TestASnapshotIsThereAtEveryStepOfAnErasure(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f := holding(t, mem, "/state", "secret-0"); len(f) > 0 {
-			t.Errorf("interrupted at step %d: what was dropped is in %v", failing, f)
+			t.Errorf("interrupted at step %d: a dropped text is still in %v", failing, f)
 		}
 		if _, err := mem.Stat(SnapshotDir("/state/x")); err != nil {
 			t.Errorf("interrupted at step %d: %v", failing, err)

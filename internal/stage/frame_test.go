@@ -67,7 +67,7 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 		}
 		src := at[e.Src]
 		if src == nil {
-			t.Fatalf("alert %d is of position %d, where nothing is", e.Seq, e.Src)
+			t.Fatalf("alert %d names position %d, but no entry is there", e.Seq, e.Src)
 		}
 		if err := streams.Unmarshal(src.Body, &o); err != nil || o.N%3 != 0 {
 			t.Fatalf("alert %s is of %s (%v)", e.Body, src.Body, err)
@@ -81,7 +81,7 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 		}
 	}
 	if within == 0 {
-		t.Error("no alert is of an entry within a message")
+		t.Error("no alert is about an entry within a message: the test shows nothing")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestAFollowerIsGivenWholeMessages(t *testing.T) {
 	select {
 	case <-ready:
 	case <-time.After(30 * time.Second):
-		t.Fatal("it does not get ready")
+		t.Fatal("the follower is not ready in time")
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -234,7 +234,7 @@ func TestAStageThatFoldedNothingKeepsItsIndexes(t *testing.T) {
 		a.act("alpha")
 	}
 	if n := fold.lost.Load() - before; n > 0 {
-		t.Errorf("it lost them %d times", n)
+		t.Errorf("the stage lost its indexes %d times", n)
 	}
 }
 
@@ -353,7 +353,9 @@ func TestAStageThatEndsInTheMiddleOfAJointDecision(t *testing.T) {
 	p.sentinel.stop()
 	close(g.open)
 	a.send("alpha", streams.KindDec, "y")
-	natstest.Eventually(t, 20*time.Second, "ingest goes on", func() bool { return p.in.Stats.Waiting.Load() == 0 })
+	natstest.Eventually(t, 20*time.Second, "ingest has decided everything", func() bool {
+		return p.in.Stats.Waiting.Load() == 0
+	})
 	cfg := stage.Config{Name: streams.SentinelStage("a"), Conn: a.srv.Connect(), Dir: dir + "/" + streams.SentinelStage("a"), Joint: j}
 	start(t, cfg, func(ctx context.Context, c stage.Config) error { return stage.RunLedger(ctx, c, assessor(), nil) })
 	replayed(t, a.decided(), "alpha", a.sent+1)
@@ -485,7 +487,7 @@ func TestAForgedJointFrameIsReported(t *testing.T) {
 		}
 	}
 	if n := p.in.Stats.Diverged.Load(); n != 0 {
-		t.Fatalf("%d of its own frames count as forged", n)
+		t.Fatalf("%d joint frames of this process count as forged", n)
 	}
 	j, err := stage.NewJoint(a.srv.Connect())
 	if err != nil {

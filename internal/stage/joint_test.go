@@ -194,7 +194,8 @@ func replayed(t *testing.T, ledger []streams.Entry, project string, messages int
 				known++
 			}
 			if b.Alerts != known {
-				t.Fatalf("entry %d was decided with %d answers, and %d are up to %d", e.Seq, b.Alerts, known, e.At)
+				t.Fatalf("entry %d was decided with %d answers, but the ledger has %d up to sequence %d",
+					e.Seq, b.Alerts, known, e.At)
 			}
 			if n++; b.N != n {
 				t.Fatalf("entry %d is number %d by ingest's state, but %d in the ledger", e.Seq, b.N, n)
@@ -212,10 +213,10 @@ func replayed(t *testing.T, ledger []streams.Entry, project string, messages int
 	if !slices.Equal(want, got) {
 		for i := range min(len(want), len(got)) {
 			if want[i] != got[i] {
-				t.Fatalf("answer %d of %d is %v, and a replay gives %v", i, len(got), got[i], want[i])
+				t.Fatalf("answer %d of %d is %v, but a replay gives %v", i, len(got), got[i], want[i])
 			}
 		}
-		t.Fatalf("%d answers, and a replay gives %d", len(got), len(want))
+		t.Fatalf("the ledger has %d answers, but a replay gives %d", len(got), len(want))
 	}
 	return joint
 }
@@ -273,7 +274,8 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 			if o != nil {
 				if at := <-o.Decided(); at != 0 {
 					if position.Sequence(at) < acked {
-						t.Fatalf("a proposal was decided behind intake message %d, and %d was acknowledged before it",
+						t.Fatalf("a proposal was decided right after intake message %d, although message %d "+
+							"had been acknowledged before the proposal",
 							position.Sequence(at), acked)
 					}
 					stored[at] = data
@@ -394,7 +396,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		case es := <-o.Answers():
 			for _, e := range es {
 				if is := at[e.Position()]; is.Salt != e.Salt || !bytes.Equal(is.Body, e.Body) {
-					t.Errorf("the sender was told that entry %d is %s, and it is %s", e.Seq, e.Body, is.Body)
+					t.Errorf("the sender was told that entry %d is %s, but it is %s", e.Seq, e.Body, is.Body)
 				}
 			}
 		default: // not decided jointly
@@ -413,7 +415,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if was, ok := stored[e.Src]; ok && b.Data != was || !ok && !tried[b.Data] {
-			t.Fatalf("entry %d holds %q of %s, which is %q", e.Seq, b.Data, position.Text(e.Src), was)
+			t.Fatalf("entry %d has data %q for input %s, want %q", e.Seq, b.Data, position.Text(e.Src), was)
 		}
 	}
 	if joint == sent {
@@ -491,7 +493,7 @@ func TestAClaimEndsTheJointFramesOfAnotherProcess(t *testing.T) {
 		}
 	}
 	if err := stage.PublishJoint(t.Context(), j, frame(), end, fence); err != nil {
-		t.Errorf("a joint frame that knows of the claim: %v", err)
+		t.Errorf("a joint frame that expects the claim as the last entry was refused: %v", err)
 	}
 }
 

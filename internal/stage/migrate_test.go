@@ -55,7 +55,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 			return n == round
 		})
 		if p.Stats.Diverged.Load() > 0 {
-			t.Fatal("it says something else")
+			t.Fatal("the stage adds other entries than before")
 		}
 		p.stop()
 		return again
@@ -83,7 +83,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 		}
 		format(f)
 		if n := next(); n < uint64(told-4) || migrated {
-			t.Errorf("of format %d %d entries were folded anew, want all; migrated: %v", f, n, migrated)
+			t.Errorf("with state of format %d, %d entries were folded again, want all; migrated: %v", f, n, migrated)
 		}
 	}
 	format(stage.StateFormat + 1)
@@ -93,7 +93,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	}
 	fails("A later version wrote it")
 	if err := stage.SetFormat(dir, nil, stage.StateFormat); err == nil {
-		t.Fatal("it opens all the same")
+		t.Fatal("this version opens state of a later version")
 	}
 	// Start over: the state is a cache.
 	cfg.Dir = t.TempDir()
@@ -168,7 +168,7 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	p := start(t, cfg, run)
 	p.awaitReady()
 	say("sentinel-strange")
-	natstest.Eventually(t, time.Minute, "the stranger's entry is ignored", func() bool {
+	natstest.Eventually(t, time.Minute, "the entry of the third-party group is ignored", func() bool {
 		return p.Stats.Ignored.Load() == 1
 	})
 	say(streams.StageIngest)
@@ -177,10 +177,10 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	case err := <-p.done:
 		p.done = nil
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a stage that meets it: %v", err)
+			t.Errorf("a stage that reads an entry of a later version ends with %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("it goes on")
+		t.Fatal("a stage goes on after an entry of a later version")
 	}
 	for name, run := range map[string]func(context.Context, stage.Config) error{"sentinel-test": run,
 		streams.StageIngest: ingest} {
@@ -198,7 +198,7 @@ func TestUnsealedStateIsFoldedAnew(t *testing.T) {
 	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest)
 	in.awaitReady()
 	publish(t, srv.Connect(), "acme", 0, 9)
-	natstest.Eventually(t, time.Minute, "all is decided", func() bool { return len(srv.Ledger()) == 9 })
+	natstest.Eventually(t, time.Minute, "all messages are decided", func() bool { return len(srv.Ledger()) == 9 })
 	cfg := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: t.TempDir()}
 	run := sentinel(new(watcher))
 	for _, key := range [][]byte{nil, bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{7}, 32)} {
@@ -210,7 +210,9 @@ func TestUnsealedStateIsFoldedAnew(t *testing.T) {
 			t.Errorf("with key %x, %d entries were folded", key, n)
 		}
 		natstest.Eventually(t, time.Minute, "answers", func() bool { return len(srv.Ledger()) == 12 })
-		natstest.Eventually(t, time.Minute, "and their fold", func() bool { return p.Stats.Folded.Load() >= 12 })
+		natstest.Eventually(t, time.Minute, "ingest has folded the answers", func() bool {
+			return p.Stats.Folded.Load() >= 12
+		})
 		p.stop()
 	}
 	cfg.Key = bytes.Repeat([]byte{8}, 32)

@@ -48,14 +48,14 @@ func refused(t *testing.T, p *process, from, to uint64) {
 	case err := <-p.done:
 		p.done = nil
 		if !errors.As(err, &h) || h.From != from || h.To != to {
-			t.Errorf("it ended with %v, want the hole %d to %d", err, from, to)
+			t.Errorf("the stage ended with %v, want an error that entries %d to %d are missing", err, from, to)
 		}
 	case <-time.After(20 * time.Second):
-		t.Errorf("it goes on over the hole %d to %d; ready: %v", from, to, p.Stats.Ready.Load())
+		t.Errorf("the stage goes on although entries %d to %d are missing; ready: %v", from, to, p.Stats.Ready.Load())
 		p.stop()
 	}
 	if p.Stats.Ready.Load() {
-		t.Error("it says that it is ready")
+		t.Error("the stage says that it is ready although entries are missing")
 	}
 }
 

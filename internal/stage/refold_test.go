@@ -173,7 +173,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 				quiet, was = 0, now
 			}
 			if ctx.Err() != nil {
-				t.Fatal("it does not settle")
+				t.Fatal("the stages do not finish in time")
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	}
 	gone := list()
 	if len(gone) != 20 {
-		t.Fatalf("%d entries are about it", len(gone))
+		t.Fatalf("%d entries contain the text to erase, want 20", len(gone))
 	}
 	// The second ingest and the second sentinel are stopped before the data is forgotten.
 	in2.stop()
@@ -221,7 +221,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 		}
 	}
 	if n := list(); len(n) != len(gone) {
-		t.Errorf("%d entries say something of it, %d did: what comes later knows of it", len(n), len(gone))
+		t.Errorf("%d entries contain the erased text, but %d did before: a later entry contains it", len(n), len(gone))
 	}
 	files := func() (out []string) {
 		t.Helper()
@@ -245,7 +245,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 			t.Errorf("%s: %s holds\n%s\nnot\n%s", when, who, strings.Join(got, "\n"), strings.Join(states[who], "\n"))
 		}
 		if r.Stats.Diverged.Load() != 0 {
-			t.Errorf("%s: %s would have said something else", when, who)
+			t.Errorf("%s: %s would have added other entries", when, who)
 		}
 	}
 	// in2 and se2 were stopped, and find the statement after entries that they have folded. in3 and se3 start without
@@ -274,7 +274,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 		r.stop()
 	}
 	if f := files(); len(f) > 0 {
-		t.Errorf("it is in %v", f)
+		t.Errorf("the erased text is still in %v", f)
 	}
 	in = ingest("in", false)
 	same("restarted", "ingest", in)
@@ -331,7 +331,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 		}
 	}
 	var gone []uint64
-	natstest.Eventually(t, time.Minute, "all is said and answered", func() bool {
+	natstest.Eventually(t, time.Minute, "all messages have entries and answers", func() bool {
 		gone = nil
 		l := srv.Ledger()
 		for _, e := range l {
@@ -380,7 +380,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	}
 	clone()
 	if ctx.Err() != nil {
-		t.Fatal("it is not dropped")
+		t.Fatal("the stage does not report that it dropped the data")
 	}
 	want := map[string][]string{}
 	for who, proc := range procs {
@@ -401,15 +401,16 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 		proc, q := run(d.who, d.fs, true)
 		folded(proc, last())
 		if got := dump(t, q, p); !slices.Equal(got, want[d.who]) {
-			t.Errorf("disk %d: %s holds %d records, and not the %d that a fold of the rest leads to", i, d.who, len(got),
+			t.Errorf("disk %d: the state of %s differs from a fold without the erased entries; it has %d "+
+				"records, want %d", i, d.who, len(got),
 				len(want[d.who]))
 		}
 		if proc.Stats.Diverged.Load() != 0 {
-			t.Errorf("disk %d: %s would have said something else", i, d.who)
+			t.Errorf("disk %d: %s would have added other entries", i, d.who)
 		}
 		proc.stop()
 		if f := held(t, d.fs, "/state", "quokka"); len(f) > 0 {
-			t.Errorf("disk %d: it is in %v of %s", i, f, d.who)
+			t.Errorf("disk %d: the erased text is still in %v of %s", i, f, d.who)
 		}
 	}
 }

@@ -190,7 +190,7 @@ func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 	plain := vfs.NewMem()
 	fill(t, plain, "state", nil, n)
 	if _, err := values(plain, "state", key); err == nil || !strings.Contains(err.Error(), "state key") {
-		t.Errorf("a state in the clear: %v", err)
+		t.Errorf("a state in plaintext: %v", err)
 	}
 }
 
@@ -215,7 +215,7 @@ func planted(t *testing.T) map[string][]byte {
 		}
 	}
 	if len(out) == 0 {
-		t.Fatal("there is no log to plant")
+		t.Fatal("Pebble made no write-ahead log to insert")
 	}
 	return out
 }

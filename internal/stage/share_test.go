@@ -91,15 +91,15 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 						}
 						queued[q.msg.Position()] = true
 						if s.decided[l.partition].has(q.msg.Position()) {
-							t.Fatalf("%d is decided and queued", q.msg.Position())
+							t.Fatalf("input %d is decided but still queued", q.msg.Position())
 						}
 					}
 				}
 				if more != s.within {
-					t.Fatalf("batches have %d further events, and %d count", more, s.within)
+					t.Fatalf("batches have %d further events, but %d are counted", more, s.within)
 				}
 				if !maps.Equal(want, s.backlog.bytes) && len(want)+len(s.backlog.bytes) > 0 {
-					t.Fatalf("counted are %v, queued %v", s.backlog.bytes, want)
+					t.Fatalf("the counted bytes are %v, but the queued ones %v", s.backlog.bytes, want)
 				}
 				for a, n := range want {
 					if n > s.backlog.most+2000 {
@@ -171,7 +171,8 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 			}
 		}
 		if len(s.backlog.bytes) > 0 || s.held != 0 || s.within != 0 {
-			t.Errorf("all is decided, and %v counts, and %d bytes are held", s.backlog.bytes, s.held)
+			t.Errorf("all inputs are decided, but bytes are still counted: %v, and %d bytes are held",
+				s.backlog.bytes, s.held)
 		}
 		t.Logf("%d messages, %d events turned down", len(intake), sheds)
 	})

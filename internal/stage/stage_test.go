@@ -120,7 +120,7 @@ func (p *process) awaitReady() {
 		p.done = nil
 		p.t.Fatalf("the stage ended: %v", err)
 	case <-time.After(30 * time.Second):
-		p.t.Fatal("the stage did not get ready")
+		p.t.Fatal("the stage was not ready in time")
 	}
 }
 
@@ -350,7 +350,7 @@ func TestAStandbyIsSilentUntilWorkLiesUndone(t *testing.T) {
 	publish(t, nc, "alpha", 50, 50)
 	natstest.Eventually(t, time.Minute, "entries by the stand-by", func() bool { return len(srv.Ledger()) == 100 })
 	if n := standby.Stats.TakenOver.Load(); n != 1 {
-		t.Errorf("it took over %d partitions, want the one", n)
+		t.Errorf("the stand-by took over %d partitions, want 1", n)
 	}
 	account(t, srv.Ledger())
 }
@@ -414,7 +414,8 @@ func knowsWhatStood(t *testing.T, kind streams.Kind) {
 	deadline := time.Now().Add(20 * time.Second)
 	for len(stood) < 300 || p.Stats.SpeculationFailed.Load() == 0 || p.Stats.SpeculationFailed.Load() == p.Stats.Speculated.Load() {
 		if time.Now().After(deadline) {
-			t.Fatalf("of %d proposals %d were decided ahead, %d in vain: the test shows nothing", len(stood),
+			t.Fatalf("of %d proposals, %d were decided speculatively, %d of them in vain: the test shows nothing",
+				len(stood),
 				p.Stats.Speculated.Load(), p.Stats.SpeculationFailed.Load())
 		}
 		if len(stood)%3 > 0 {
@@ -448,7 +449,8 @@ func knowsWhatStood(t *testing.T, kind streams.Kind) {
 			t.Fatal(err)
 		}
 		if b.N != i+1 || b.Alerts < stood[i] {
-			t.Fatalf("proposal %d has number %d and knows of %d alerts, but %d stood in the ledger", i+1, b.N, b.Alerts,
+			t.Fatalf("proposal %d has number %d and was decided with %d alerts, but %d were in the ledger",
+				i+1, b.N, b.Alerts,
 				stood[i])
 		}
 	}

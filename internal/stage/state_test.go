@@ -94,7 +94,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				return true, nil
 			}))
 			if !slices.Equal(got, want) {
-				t.Fatalf("seed %d: a scan that is disturbed gives\n%v, want\n%v", seed, got, want)
+				t.Fatalf("seed %d: a scan whose callback changes the state gives\n%v, want\n%v", seed, got, want)
 			}
 		}
 		for range steps {
@@ -173,7 +173,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 					must(s.scan([]byte(p), func(k, v []byte) (bool, error) { now[string(k)] = string(v); return true, nil }))
 				}
 				if !slices.ContainsFunc(commits, func(m model) bool { return maps.Equal(m, now) }) {
-					t.Fatalf("seed %d: after a crash the state is what it never was at a commit", seed)
+					t.Fatalf("seed %d: after a crash, the state is not that of any commit", seed)
 				}
 				commits, sealed = append(commits[:0:0], maps.Clone(now)), nil
 				lost++
@@ -205,7 +205,7 @@ func TestTheFilterKnowsEveryKey(t *testing.T) {
 		}
 	}
 	if wrong > n/20 {
-		t.Errorf("of %d keys that are absent, %d may be there", n, wrong)
+		t.Errorf("of %d absent keys, the filter reports %d as possibly present", n, wrong)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 	for i, g := range got {
 		v, ok, err := st.Get(key(i))
 		if err != nil || ok != (i < 300) || g != string(v) {
-			t.Fatalf("key %d was %q ahead, and is %q, %v, %v", i, g, v, ok, err)
+			t.Fatalf("key %d: Warm read %q, but Get returns %q, %v, %v", i, g, v, ok, err)
 		}
 	}
 }
@@ -279,7 +279,7 @@ func TestWhatIsSetIsCopied(t *testing.T) {
 					t.Errorf("%s, %s: %q, %v, %v", name, what, v, ok, err)
 				}
 				if _ = append(v, '!'); given[:6][5] != 0 {
-					t.Errorf("%s, %s: who appends to it changes bytes that are not his", name, what)
+					t.Errorf("%s, %s: an append to the result of Get changes the value passed to Give", name, what)
 				}
 			}
 		}

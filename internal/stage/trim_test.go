@@ -109,7 +109,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	publish(t, nc, "acme", 0, 90)
 	publish(t, nc, "other", 0, 30)
 	if streams.PartitionOf("acme") == streams.PartitionOf("other") {
-		t.Fatal("they are in one partition")
+		t.Fatal("the two projects share a partition")
 	}
 	const n = 120 + 40
 	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(srv.Ledger()) == n })
@@ -126,7 +126,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	left := srv.Ledger()
 	for _, e := range left {
 		if e.Seq <= last {
-			t.Errorf("entry %d of %s is left, though it has written since", e.Seq, e.Stage)
+			t.Errorf("entry %d of %s is left, although the stage has added later entries", e.Seq, e.Stage)
 		}
 	}
 
@@ -156,7 +156,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		t.Errorf("a group that lost its disk: %v", err)
 	}
 	if now := len(srv.Ledger()); now != before {
-		t.Errorf("it wrote %d entries", now-before)
+		t.Errorf("the stage added %d entries without its state", now-before)
 	}
 
 	// The stage's folder is lost. Restore must make the state from the stage's snapshot.
@@ -197,7 +197,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		t.Errorf("a snapshot that is too old: %v", err)
 	}
 	if _, err := os.Stat(to); err == nil {
-		t.Error("it was restored")
+		t.Error("the state was restored from a snapshot that is too old")
 	}
 }
 
@@ -252,11 +252,11 @@ func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 	r.purge(n - 100)
 	close(fold.on)
 	if err := end(b); !isTrimmed(err, "sentinel-test") {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the stage ended with %v, want an error that entries were trimmed", err)
 	}
 	for _, e := range srv.Ledger() {
 		if e.Stage == "sentinel-test" {
-			t.Fatalf("it wrote entry %d: %s", e.Seq, e.Body)
+			t.Fatalf("the stage added entry %d: %s", e.Seq, e.Body)
 		}
 	}
 }
@@ -338,7 +338,9 @@ func TestPromiseC22AMessageInAStagesOwnNameDoesNotStopIt(t *testing.T) {
 			}
 			publish(t, nc, "demo", n, 3)
 			n += 3
-			natstest.Eventually(t, time.Minute, "what follows from it", func() bool { return alertsOf() == n/3 })
+			natstest.Eventually(t, time.Minute, "the entries after the message", func() bool {
+				return alertsOf() == n/3
+			})
 		}
 		in.stop()
 		watch.stop()

@@ -140,7 +140,7 @@ func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 		}
 	}
 	if passed == 0 {
-		t.Error("no message passed another one, which shows nothing")
+		t.Error("no message was decided before an earlier one: the test shows nothing")
 	}
 }
 

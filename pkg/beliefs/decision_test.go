@@ -31,11 +31,11 @@ func TestABeliefFallsOnceInEachRespect(t *testing.T) {
 				Security: Security(to % 4)}
 			fell := Fell(a, b)
 			if a == b && fell || b.Truth < Contradicted && b.Security < Quarantined && fell {
-				t.Errorf("from %+v to %+v it fell", a, b)
+				t.Errorf("the change from %+v to %+v counts as making the belief unreliable", a, b)
 			}
 			if a.Truth < Contradicted && a.Security < Quarantined && (b.Truth >= Contradicted || b.Security >= Quarantined) &&
 				!fell {
-				t.Errorf("from %+v to %+v it did not fall", a, b)
+				t.Errorf("the change from %+v to %+v does not count as making the belief unreliable", a, b)
 			}
 		}
 	}

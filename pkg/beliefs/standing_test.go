@@ -66,13 +66,13 @@ func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
 				if s, moves, err = s.Confirm(e, by); err == nil {
 					vouched, strong = true, true
 					if by != beliefs.ByUser && by != beliefs.ByProbe {
-						t.Fatalf("%v confirmed it", by)
+						t.Fatalf("authority %v confirmed a belief", by)
 					}
 				}
 			case "supersede":
 				to := rapid.SampledFrom([]string{"", "b2"}).Draw(t, "successor")
 				if s, moves, err = s.Supersede(to, by); err == nil && len(moves) > 0 && to == "" {
-					t.Fatal("superseded by nothing")
+					t.Fatal("a belief was superseded without a successor")
 				}
 			case "quarantine":
 				s, moves, err = s.Quarantine(by)
@@ -105,7 +105,7 @@ func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string,
 	}
 	if by == beliefs.BySentinel || by == beliefs.ByReflection && !s.Quality().MaySupport() {
 		if s.Axes.Truth == beliefs.Supported && was.Axes.Truth != beliefs.Supported {
-			t.Fatalf("%v promoted it", by)
+			t.Fatalf("authority %v promoted a belief", by)
 		}
 	}
 	if by == beliefs.BySentinel && (s.Axes.Security < was.Axes.Security ||
@@ -121,7 +121,7 @@ func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string,
 	}
 	for r, k := range n {
 		if k > beliefs.MaxEvidence {
-			t.Fatalf("%d pieces of evidence that %v", k, r)
+			t.Fatalf("%d pieces of evidence with relation %v are kept", k, r)
 		}
 	}
 	// The moves describe the whole difference.
@@ -134,7 +134,7 @@ func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string,
 		a = next
 	}
 	if a != s.Axes {
-		t.Fatalf("%s by %v: the moves %+v lead to %+v, it stands at %+v", op, by, moves, a, s.Axes)
+		t.Fatalf("%s by %v: the moves %+v lead to %+v, but the belief is in state %+v", op, by, moves, a, s.Axes)
 	}
 }
 
@@ -172,17 +172,17 @@ func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 				d, _ = d.Corroborate(ev(weak, beliefs.Supports, fmt.Sprint("doc", i)), 1)
 			}
 			if d.Axes.Truth != beliefs.Unverified {
-				t.Errorf("1,000 of %v vouch for each other: %+v", weak, d.Axes)
+				t.Errorf("1,000 pieces of %v that agree with each other give %+v", weak, d.Axes)
 			}
 			if d, _ = d.Corroborate(ev(strong, beliefs.Supports, "sensor"), 1); d.Axes.Truth != beliefs.Supported ||
 				d.Axes.Retrieval == beliefs.Normal || d.Quality() != strong {
-				t.Errorf("one %v behind 1,000 of %v: %+v", strong, weak, d.Axes)
+				t.Errorf("one piece of %v after 1,000 of %v gives %+v", strong, weak, d.Axes)
 			}
 			for i := range 1000 {
 				d, _ = d.Corroborate(ev(weak, beliefs.Supports, fmt.Sprint("more", i)), 1)
 			}
 			if d.Quality() != strong {
-				t.Errorf("a flood of %v pushed out the %v", weak, strong)
+				t.Errorf("many pieces of %v displaced the one of %v", weak, strong)
 			}
 		}
 	}

@@ -114,7 +114,7 @@ func TestTheTablesAreTheReferenceModels(t *testing.T) {
 		}
 	}
 	if met != len(ref) {
-		t.Errorf("%d of %d rows were met: the others name what does not exist", met, len(ref))
+		t.Errorf("only %d of %d rows of the table were tried: the others name values that do not exist", met, len(ref))
 	}
 }
 

@@ -467,10 +467,10 @@ func TestEveryAttackIsConvicted(t *testing.T) {
 		t.Logf("%5d %s: %d found by the log alone, %d need an earlier checkpoint or a witness, %d hit nothing", c.done,
 			a.name, c.alone, c.done-c.alone-c.idle, c.idle)
 		if c.done == 0 {
-			t.Errorf("no attack was to %s", a.name)
+			t.Errorf("no attack was tried of the kind %q", a.name)
 		}
 		if !a.silent && c.alone == 0 {
-			t.Errorf("to %s was never found by the log alone", a.name)
+			t.Errorf("the attack %q was never found without an earlier checkpoint", a.name)
 		}
 		if a.silent && c.alone > 0 {
 			t.Logf("      (%d of them betrayed themselves)", c.alone)

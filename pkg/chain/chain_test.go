@@ -181,7 +181,7 @@ func TestMissingSequencesBecomeALeaf(t *testing.T) {
 		t.Errorf("leaf 4 is %+v, %v", leaf, err)
 	}
 	if err := l.Append([]chain.Entry{entry(12), entry(11)}); !errors.Is(err, chain.ErrOrder) {
-		t.Errorf("falling sequences: %v", err)
+		t.Errorf("entries with descending sequences: %v, want ErrOrder", err)
 	}
 	if _, err := l.Checkpoint(); err != nil {
 		t.Fatal(err)

@@ -200,7 +200,8 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	total += intact(t, fs, k, acked)
 	t.Logf("%d crashes, %d of them within an append, of which %d survived; %d entries", crashes, inflight, survived, total)
 	if inflight == 0 || survived == 0 || overlapped == 0 {
-		t.Errorf("no crash hit an append in its middle, or no two were on their way at once (%d)", overlapped)
+		t.Errorf("no crash came in the middle of an append, or there were never two appends at once (%d): the "+
+			"test shows nothing", overlapped)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 		t.Errorf("again: %d, %v", n, err)
 	}
 	if n := holds(); n != 0 {
-		t.Errorf("%d payloads are still in the files, encrypted under a key that goes on", n)
+		t.Errorf("%d payloads are still in the files, encrypted under a key that still exists", n)
 	}
 	verify := func() chain.Report {
 		t.Helper()
@@ -98,20 +98,20 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 	}
 	if rep := verify(); rep.Status != chain.Failed || rep.Forgotten != 0 ||
 		!strings.Contains(strings.Join(rep.Problems, "\n"), "without a valid statement on forgetting") {
-		t.Errorf("without a statement: %+v", rep)
+		t.Errorf("no statement orders the erasure, but the report is %+v", rep)
 	}
 	say(entry(602, "erased", "acme", "3 51"))
 	if rep := verify(); rep.Status != chain.Failed || len(rep.Problems) != 1 || !strings.Contains(rep.Problems[0],
 		"ledger entry 299") {
-		t.Errorf("with one that leaves one out: %+v", rep)
+		t.Errorf("the statement leaves out one payload, but the report is %+v", rep)
 	}
 	say(entry(603, "erased", "other", "299"))
 	if rep := verify(); rep.Status != chain.Failed {
-		t.Errorf("another project's statement covers it: %+v", rep)
+		t.Errorf("only another project's statement lists the payload, but the report is %+v", rep)
 	}
 	say(entry(604, "erased", "acme", "299"))
 	if rep := verify(); rep.Status != chain.Verified || rep.Forgotten != 3 || rep.Payloads != rep.Entries-3 {
-		t.Errorf("with one for each: %+v", rep)
+		t.Errorf("statements list each payload, but the report is %+v", rep)
 	}
 	i, _ := l.FindSeq(51)
 	if _, err := l.Payload(i); err == nil || !strings.Contains(err.Error(), "forgotten") {

@@ -30,7 +30,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		fuzztest.Bounded(t, len(text), func() {
 			if c, err := chain.OpenCheckpoint([]byte(text), vs); err == nil {
-				t.Fatalf("unsigned, it opens as %+v", c)
+				t.Fatalf("without a signature, the checkpoint opens as %+v", c)
 			}
 			_, _ = chain.ParseCheckpoint([]byte(text))
 			signed, err := note.Sign(&note.Note{Text: text}, signer)
@@ -48,7 +48,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 			// as OpenCheckpoint even then.
 			if p, err := chain.ParseCheckpoint(signed); err != nil || p.Size != c.Size || p.Root != c.Root ||
 				p.Origin != c.Origin {
-				t.Fatalf("it opens as %+v, and is read as %+v (%v)", c, p, err)
+				t.Fatalf("OpenCheckpoint reads %+v, but ParseCheckpoint %+v (%v)", c, p, err)
 			}
 		})
 	})
@@ -126,7 +126,7 @@ func FuzzSpan(f *testing.F) {
 				return
 			}
 			if !bytes.Equal(chain.EdgeBytes(hs), edge) {
-				t.Fatal("an edge is written otherwise than it was read")
+				t.Fatal("EdgeBytes does not give the bytes that ParseEdge read")
 			}
 			text := "log\n" + strconv.FormatInt(to, 10) + "\n" + tlog.Hash{}.String() + "\n"
 			cp, err := note.Sign(&note.Note{Text: text}, signer)
@@ -146,7 +146,7 @@ func FuzzSpan(f *testing.F) {
 				_ = r.Add(l)
 			}
 			if r.Done() == nil {
-				t.Fatal("made-up leaves have the root of zeros")
+				t.Fatal("arbitrary leaves match a checkpoint that they do not have")
 			}
 		})
 	})
@@ -200,7 +200,7 @@ func FuzzRemoteLog(f *testing.F) {
 			}
 			if err := chain.Import(context.Background(), "copy", chain.Options{FS: vfs.NewMem(), MasterKey: master}, src, vs,
 				nil, nil); err == nil {
-				t.Fatal("it was imported")
+				t.Fatal("a log that serves arbitrary data was imported")
 			}
 		})
 	})

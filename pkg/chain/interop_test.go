@@ -167,7 +167,7 @@ func TestFsckFindsATileThatLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := fsck.New("example.org/log", v, f, hashBundle, fsck.Opts{N: 2}).Check(context.Background()); err == nil {
-		t.Error("fsck is content: the test above says nothing")
+		t.Error("fsck accepts a log whose data was changed: the test above shows nothing")
 	}
 	// Our view does not accept it either.
 	src, err := chain.NewClient(h.URL, nil)
@@ -179,7 +179,7 @@ func TestFsckFindsATileThatLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := view.Prove(300); err == nil {
-		t.Error("a leaf was proven by a tile that lies")
+		t.Error("a leaf was proven by a changed tile")
 	}
 }
 
@@ -216,7 +216,7 @@ func TestAViewOverHTTPProvesWhatTheLogProves(t *testing.T) {
 	other := early.Checkpoint
 	other.Root[0] ^= 1
 	if _, err := late.Consistent(other); err == nil {
-		t.Error("another tree is extended too")
+		t.Error("a consistency proof is accepted for another tree")
 	}
 	if _, err := early.Consistent(late.Checkpoint); !errors.Is(err, chain.ErrRange) {
 		t.Errorf("a shorter log: %v", err)
@@ -240,7 +240,7 @@ func TestAViewOverHTTPProvesWhatTheLogProves(t *testing.T) {
 		t.Errorf("a leaf behind the checkpoint: %v", err)
 	}
 	if _, err := chain.NewView(ctx, src, newVkey(t, "log").verifiers(t)); err == nil {
-		t.Error("a checkpoint by an unknown key is believed")
+		t.Error("a checkpoint that an unknown key signed is accepted")
 	}
 	for _, path := range []string{"/tile/0/007", "/tile/0/x001/000", "/tile/0/000.p/0", "/tile/0/000.p/256",
 		"/tile/data/000", "/tile/entries/900", "/tile/0/7", "/tile/00/007", "/tile/", "/tile/-1/000", "/other"} {
@@ -287,7 +287,7 @@ func TestAProofHoldsForItsLeafOnly(t *testing.T) {
 			// same meaning.
 			out, err := got.MarshalText()
 			if err != nil || !bytes.Equal(out, text) && !bytes.Equal(got.Checkpoint, bad[len(bad)-len(got.Checkpoint):]) {
-				t.Errorf("with byte %d (%q) flipped it still holds", i, text[i])
+				t.Errorf("with byte %d (%q) flipped, the proof is still valid and means something else", i, text[i])
 			}
 			if !bytes.Equal(got.Raw, p.Raw) || !bytes.Equal(got.Payload, p.Payload) {
 				t.Errorf("with byte %d flipped it proves another leaf", i)
@@ -391,7 +391,7 @@ func TestALogIsMadeOfAnothersTiles(t *testing.T) {
 	fs := vfs.NewMem()
 	opts := chain.Options{FS: fs, Signer: own.signer, MasterKey: master}
 	if err := chain.Import(ctx, "copy", opts, src, newVkey(t, "log").verifiers(t), nil, nil); err == nil {
-		t.Fatal("tiles were taken that nobody trusted signed")
+		t.Fatal("a log was imported whose checkpoint no trusted key signed")
 	}
 	if err := errors.Join(fs.MkdirAll("home/papers", 0o700), fs.MkdirAll("copy", 0o700)); err != nil {
 		t.Fatal(err)
@@ -435,7 +435,7 @@ func TestALogIsMadeOfAnothersTiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Head().Root != l.Head().Root {
-		t.Error("the copy went another way")
+		t.Error("the copy has another root than the original")
 	}
 	if i, err := c.FindSeq(1234); i != 1233 || err != nil {
 		t.Errorf("sequence 1234 is leaf %d, %v", i, err)
@@ -473,10 +473,10 @@ func TestNothingIsTakenFromASourceThatLies(t *testing.T) {
 		err := chain.Import(context.Background(), "copy", chain.Options{FS: fs, Signer: k.signer, MasterKey: master},
 			lying{l.Source(), n}, k.verifiers(t), nil, nil)
 		if err == nil {
-			t.Errorf("bundle %d was believed", n)
+			t.Errorf("the changed bundle %d was accepted", n)
 		}
 		if _, err := fs.Stat("copy"); err == nil {
-			t.Error("a log was left behind")
+			t.Error("a failed import left a log in the folder")
 		}
 	}
 }

@@ -152,7 +152,7 @@ func TestPromiseB19KeptCheckpointsAndCosignaturesOfOlderOnesAreCovered(t *testin
 		t.Run(name, func(t *testing.T) {
 			fs := record(t, honest, do).fs(t)
 			if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Failed {
-				t.Errorf("it is %+v", rep)
+				t.Errorf("verification should fail, but the report is %+v", rep)
 			}
 			// The log must still fail verification after an auditor has added leaves and another checkpoint.
 			l := open(t, fs, "log", k)
@@ -166,7 +166,7 @@ func TestPromiseB19KeptCheckpointsAndCosignaturesOfOlderOnesAreCovered(t *testin
 				t.Fatal(err)
 			}
 			if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Failed {
-				t.Errorf("after another checkpoint it is %+v", rep)
+				t.Errorf("verification should fail after another checkpoint too, but the report is %+v", rep)
 			}
 		})
 	}

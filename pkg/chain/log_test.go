@@ -255,7 +255,7 @@ func TestWhoTrustsTheFirstKeyFollowsItsHandovers(t *testing.T) {
 		t.Errorf("report is %+v", r)
 	}
 	if r := rep(keypair{verifier: keys[2].verifiers(t)}); r.Status != chain.Failed {
-		t.Errorf("who trusts the last key alone sees %+v", r)
+		t.Errorf("with only the last key trusted, the report is %+v", r)
 	}
 	// Someone with the first key signs a checkpoint, although the log handed over to another key. The verification must
 	// fail.

@@ -54,7 +54,7 @@ func TestClosuresForEachElementAreWhatEvaluationGives(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("event %s\nwith closures %+v\nwithout %+v", e.Body, got, want)
+			t.Fatalf("event %s\ncompiled to Go: %+v\nby CEL: %+v", e.Body, got, want)
 		}
 		fired += len(got.Alerts)
 	}
@@ -93,6 +93,6 @@ func TestShippedConditionsHaveClosures(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, without) {
-		t.Errorf("without closures: %q, want %q", got, without)
+		t.Errorf("conditions that are not compiled to Go: %q, want %q", got, without)
 	}
 }

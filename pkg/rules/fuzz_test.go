@@ -41,7 +41,7 @@ func FuzzOpen(f *testing.F) {
 				t.Fatalf("%v, %v", set, err)
 			}
 			if _, err := lint.Run(src, time.Unix(1_790_000_000, 0)); err != nil {
-				t.Fatalf("a fault of the linter's: %v", err)
+				t.Fatalf("the linter itself failed: %v", err)
 			}
 		})
 	})

@@ -205,7 +205,7 @@ func TestTheSameLedgerGivesTheSameAlerts(t *testing.T) {
 	want := results(t, shippedEvaluator(t), index.NewMemStore(), es)
 	for _, rule := range []string{"action-from-instruction", "anomalous-tool-sequence", "injection-markers"} {
 		if !bytes.Contains(want, []byte(rule)) {
-			t.Fatalf("the made-up ledger does not raise %s", rule)
+			t.Fatalf("the generated ledger does not make rule %s fire", rule)
 		}
 	}
 	// Evaluate the first half of the entries, and then the rest with a new evaluator on the same store, as after a

@@ -55,7 +55,7 @@ func TestIdentifiersAreFoundByBytesAsByRunes(t *testing.T) {
 func TestEveryWordWithClassesIsLookedUp(t *testing.T) {
 	for w := range wordClasses {
 		if !mayHaveClass(w) {
-			t.Errorf("%q would not be", w)
+			t.Errorf("%q would not be found", w)
 		}
 	}
 }

@@ -33,7 +33,8 @@ func FuzzCosignature(f *testing.F) {
 				return
 			}
 			if n, err := note.Open(append(bytes.Clone(cp), got...), note.VerifierList(key)); err != nil || len(n.Sigs) != 1 {
-				t.Fatalf("%q was taken out of %q: %v", got, answer, err)
+				t.Fatalf("the line %q was accepted from the answer %q, but is not a valid cosignature: %v",
+					got, answer, err)
 			}
 		})
 	})

@@ -65,7 +65,7 @@ func TestWhatFailsTheTestIsNotTrue(t *testing.T) {
 				sig.Note(signals.AllParts)
 				meets, is := need.meets(act), x.IsTrue(act)
 				if is && !meets {
-					t.Fatalf("%s is true of an event that fails its test:\n%s", src, e.Body)
+					t.Fatalf("%s is true for an event that does not meet its prefilter:\n%s", src, e.Body)
 				}
 				if !meets {
 					spared++
@@ -95,7 +95,7 @@ func TestJoinedTextsAreWhatEvaluationGives(t *testing.T) {
 			t.Fatal(src, err)
 		}
 		if (x.joined != nil) != joined {
-			t.Errorf("%s: taken apart: %v, want %v", src, x.joined != nil, joined)
+			t.Errorf("%s: joined without CEL: %v, want %v", src, x.joined != nil, joined)
 		}
 		act := NewActivation(s.Vars)
 		for i := range 50 {

@@ -127,11 +127,11 @@ func TestClosuresAreWhatEvaluationGives(t *testing.T) {
 				want, _, err := x.fast.Eval(act)
 				switch {
 				case err != nil && ok:
-					t.Fatalf("%s: CEL fails with %v, the closure says %v of %+v", src, err, got, in)
+					t.Fatalf("%s: CEL fails with %v, but the Go function returns %v for %+v", src, err, got, in)
 				case err != nil:
 					failed++
 				case ok && types.Bool(got) != want:
-					t.Fatalf("%s: CEL says %v, the closure %v of %+v", src, want, got, in)
+					t.Fatalf("%s: CEL returns %v, but the Go function %v for %+v", src, want, got, in)
 				case ok:
 					said[got]++
 				}
@@ -170,7 +170,7 @@ func compareField(t *testing.T, name string, c *goExpr, act *Activation, want re
 	t.Helper()
 	if c == nil {
 		if k := want.Kind(); k != reflect.Map && k != reflect.Struct {
-			t.Fatalf("%s, a %s, has no closure", name, want.Type())
+			t.Fatalf("%s, of type %s, is not compiled to Go", name, want.Type())
 		}
 		return
 	}

@@ -23,7 +23,7 @@ func FuzzRequiredLiterals(f *testing.F) {
 			return
 		}
 		if q := requires(expr); q != nil && !q.metBy(lowerASCII(s)) {
-			t.Errorf("%q matches %q, which does not hold what it requires", expr, s)
+			t.Errorf("%q matches %q, which does not meet the requirement", expr, s)
 		}
 		if lits == nil {
 			return

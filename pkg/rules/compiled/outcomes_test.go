@@ -73,7 +73,7 @@ func TestConditionsThatCannotBeNeverAre(t *testing.T) {
 		}
 		told++
 		if !canHold && !canFail {
-			t.Fatalf("%s can be nothing", src)
+			t.Fatalf("%s can be neither true nor false", src)
 		}
 		for range 60 {
 			in := signals.NewInput()

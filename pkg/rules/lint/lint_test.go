@@ -256,7 +256,7 @@ func TestEveryNameHasItsKindsOfEvents(t *testing.T) {
 	for _, v := range compiled.BaseVars().List {
 		root, _, _ := strings.Cut(v.Name, ".")
 		if root != "event" && root != "signal" && kindsOfRoot[root] == nil {
-			t.Errorf("%s is of no kind of events", v.Name)
+			t.Errorf("%s belongs to no kind of events", v.Name)
 		}
 	}
 }

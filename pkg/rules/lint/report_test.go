@@ -113,6 +113,6 @@ func TestTheSARIFLogHasWhatItHasToHave(t *testing.T) {
 		}
 	}
 	if raw, _ := json.Marshal(ToSARIF("", nil)); !strings.Contains(string(raw), `"results":[]`) {
-		t.Error("no findings are no list")
+		t.Error("without findings, the log has no list of results")
 	}
 }

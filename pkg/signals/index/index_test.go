@@ -26,17 +26,17 @@ func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
 			b.Put(PostPhrases, r.Uint64(), ref)
 		}
 		if ref, ok := b.Get(PostCarriers, carrier); !ok || !bytes.Equal(b.Origin(ref), first) {
-			t.Fatalf("record %d: the first carrier's head is %q", i, b.Origin(ref))
+			t.Fatalf("record %d: the first carrier's origin is %q", i, b.Origin(ref))
 		}
 		if got := b.Origin(b.postings[len(b.postings)-1].Ref); !bytes.Equal(got, head) {
-			t.Fatalf("record %d: its own head is %q", i, got)
+			t.Fatalf("record %d: the record's own origin is %q", i, got)
 		}
 		if err := tabs.Close(); err != nil {
 			t.Fatal(err)
 		}
 		// At most 400 hashes are stored, each with one origin. At most as many origins may wait to be dropped.
 		if n := len(b.origins); n > 1000 {
-			t.Fatalf("record %d: %d heads", i, n)
+			t.Fatalf("record %d: the index has %d origins, want at most 1000", i, n)
 		}
 	}
 }
@@ -168,6 +168,6 @@ func TestLengthsLeaveOutNoPiece(t *testing.T) {
 		}
 	}
 	if extra > len(pieces)*8 {
-		t.Errorf("%d lengths of %d pieces are of none: the sieve lets all through", extra, len(pieces))
+		t.Errorf("%d lengths for %d pieces are of no piece: the filter excludes too few", extra, len(pieces))
 	}
 }
