@@ -128,7 +128,8 @@ func required(re *syntax.Regexp) *requirement {
 // the prefix and the rest.
 func requiredOfConcat(subs []*syntax.Regexp) *requirement {
 	var found []*requirement
-	var best, run []string // best set of literals so far, and all joined texts, of the adjacent parts that are being joined
+	// Of the adjacent parts that are being joined: the best set of literals so far, and all joined texts.
+	var best, run []string
 	end := func() {
 		if q := requireOne(best); q != nil {
 			found = append(found, q)
