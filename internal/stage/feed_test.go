@@ -48,8 +48,8 @@ func (l *ledger) add(n int) {
 	}
 }
 
-// seen reads the entries with the sequences from, from+step and so on, up to to. It fails the test if the reader
-// returns another entry.
+// seen reads entries with sequences from `from` to `to`, in steps of step. It fails the test if the reader returns
+// another entry.
 func seen(t *testing.T, name string, r *ledgerReader, from, to, step uint64) {
 	t.Helper()
 	timeout := time.After(30 * time.Second)

@@ -39,7 +39,7 @@ func stated(t *testing.T, srv *natstest.Server, p int, typ streams.Type, c strea
 	must(must(jetstream.New(srv.Connect())).PublishMsg(t.Context(), wire.Msg(&e)))
 }
 
-// refused waits until a process ends because the entries from from to to are missing. It fails the test if the process
+// refused waits until a process ends because the entries in [from, to] are missing. It fails the test if the process
 // was ready before.
 func refused(t *testing.T, p *process, from, to uint64) {
 	t.Helper()

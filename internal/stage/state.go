@@ -458,7 +458,7 @@ func (st *State) DropPrefix(prefix []byte) error {
 	return st.s.deleteRange(from, upperBound(from))
 }
 
-// DropRange removes all keys from from up to to, but not to itself.
+// DropRange removes all keys k with from <= k < to.
 func (st *State) DropRange(from, to []byte) error {
 	clear(st.hot)
 	low := bytes.Clone(st.full(from))

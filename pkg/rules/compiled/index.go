@@ -52,7 +52,8 @@ type fieldIndex struct {
 	literal *literals // nil if no literal is searched
 }
 
-// textAtom is an atom of a field: the field equals text or, in begins, begins with text.
+// textAtom is an atom of a field. In fieldIndex.few, the field must equal text. In fieldIndex.begins, it must begin with
+// text.
 type textAtom struct {
 	text string
 	atom int32
@@ -204,8 +205,8 @@ func countUse(n *prefilter, use []int) {
 }
 
 // Access returns the cheapest way in which an index can find a prefilter: a set of atoms and predicates of which at
-// least one holds if the prefilter holds. It also returns the cost of the set. The cost of an atom is the number of its
-// uses, which is in use. The cost of a predicate is predCost. If there is no such set, the cost is negative.
+// least one holds if the prefilter holds. It also returns the cost of the set. An atom costs the number of its uses;
+// use has these numbers, by atom. A predicate costs predCost. If there is no such set, the cost is negative.
 func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	switch n.Op {
 	case OpNever:

@@ -146,8 +146,8 @@ func (b *Index) copyLinks(id LinkID, from *chains, h uint64) {
 	}
 }
 
-// turnLinks starts a new generation in each table of links whose younger generation is full. It must be called between
-// two records.
+// turnLinks starts a new generation in each table of links whose younger generation is full. It writes a table whose
+// oldest record is limits.Lag records old to the newest record again. It must be called between two records.
 func (b *Index) turnLinks() (turned bool) {
 	for i := range b.links {
 		switch p := &b.links[i]; {

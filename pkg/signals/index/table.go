@@ -10,8 +10,7 @@ import (
 type Store interface {
 	Get(key []byte) (value []byte, ok bool, err error)
 	Set(key, value []byte) error
-	// DropPrefix removes every key that begins with prefix. DropRange removes the keys from from up to to, but not to
-	// itself.
+	// DropPrefix removes every key that begins with prefix. DropRange removes all keys k with from <= k < to.
 	DropPrefix(prefix []byte) error
 	DropRange(from, to []byte) error
 	// Scan calls fn for every key that begins with prefix, in order.
