@@ -23,7 +23,7 @@ type Silence struct {
 	Ends    string    `json:"ends,omitzero"` // id of the silence to end now; the fields Rule to Expires are then empty
 }
 
-// Check returns an error if the silence is not valid at time now.
+// Check returns an error if the silence is not valid. now is the present time.
 func (s *Silence) Check(now time.Time) error {
 	if s.By == "" {
 		return errors.New("a silence must name the person who made it (by)")

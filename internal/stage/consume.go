@@ -60,8 +60,8 @@ type consumption struct {
 	ended  chan struct{}
 }
 
-// consume starts to read a stream from sequence from (at least 1). If there are filters, it reads
-// only the subjects that match one of them.
+// consume starts to read a stream. from is the first sequence to read, at least 1. If there are filters, it reads only
+// the subjects that match one of them.
 func consume(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64,
 	log *slog.Logger, take func(jetstream.Msg)) (*consumption, error) {
 	c := &consumption{js: js, stream: stream, filters: filters, take: take, log: log, next: max(from, 1)}

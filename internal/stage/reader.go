@@ -14,8 +14,8 @@ type reader struct {
 	c    *consumption
 }
 
-// openReader starts to read a stream from sequence from (at least 1). If there are filters, it reads only the subjects
-// that match one of them.
+// openReader starts to read a stream. from is the first sequence to read, at least 1. If there are filters, it reads
+// only the subjects that match one of them.
 func openReader(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64,
 	log *slog.Logger) (*reader, error) {
 	r := &reader{msgs: make(chan jetstream.Msg, readAhead), done: make(chan struct{})}

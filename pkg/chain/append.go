@@ -52,7 +52,8 @@ func (a *appender) leaf(leaf *Leaf) error {
 	return a.added(at)
 }
 
-// added updates the state for a leaf that was just encoded. The leaf's entry in the bundle begins at offset at.
+// added updates the state for a leaf that was just encoded. at is the offset at which the leaf's entry begins in the
+// bundle.
 func (a *appender) added(at int) error {
 	raw := a.bundle[at+2:]
 	binary.BigEndian.PutUint16(a.bundle[at:], uint16(len(raw)))
@@ -234,7 +235,7 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	return wait, nil
 }
 
-// follows reports whether entry e may come after entry before: as an entry of a later message, or as the next entry of
+// follows reports whether e may come next after the given entry: as an entry of a later message, or as the next entry of
 // the same message.
 func (e *Entry) follows(before *Entry) bool {
 	if position.Index(e.Seq) > 0 {

@@ -267,7 +267,7 @@ func TestWhoTrustsTheFirstKeyFollowsItsHandovers(t *testing.T) {
 	}
 }
 
-// replacedKey is a pinned key that was replaced when the log had at leaves.
+// replacedKey is a pinned key that was replaced when the log had `at` leaves.
 type replacedKey struct {
 	note.Verifier
 	at int64

@@ -22,10 +22,10 @@ type bundles struct {
 	rest []byte // rest of the current record
 }
 
-// newBundles returns an iterator over the leaves from index from up to at least index to-1.
+// newBundles returns an iterator over leaves. It begins with leaf number from, and covers at least the leaves below to.
 func newBundles(r pebble.Reader, from, to int64) (*bundles, error) {
-	// A record has several leaves. The record with leaf from is the last record of its tile that begins at or before
-	// this leaf, because records do not cross tiles.
+	// A record has several leaves. The record with the first leaf to read is the last record of the tile that does not
+	// begin after this leaf, because records do not cross tiles.
 	lower, upper := indexKey(spaceLeaves, from&^(TileWidth-1)), indexKey(spaceLeaves, (to+TileWidth-1)&^(TileWidth-1))
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]})
 	if err != nil {

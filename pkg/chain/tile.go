@@ -132,7 +132,8 @@ func (l *Log) ProveInclusion(i, size int64) (tlog.RecordProof, error) {
 	return tlog.ProveRecord(size, i, l)
 }
 
-// ProveConsistency returns a proof that the tree of size old is a prefix of the tree of size size.
+// ProveConsistency returns a proof that the tree of the first old leaves is a prefix of the tree of the first size
+// leaves.
 func (l *Log) ProveConsistency(old, size int64) (tlog.TreeProof, error) {
 	if size > l.Head().Size || old < 1 || old > size {
 		return nil, fmt.Errorf("trees of %d and %d: %w", old, size, ErrRange)

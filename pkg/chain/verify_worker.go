@@ -43,7 +43,8 @@ type opened struct {
 	err  error
 }
 
-// tile checks n leaves from index at. It reports whether these leaves are valid, whatever their payloads.
+// tile checks n leaves, the first of which has index at. It reports whether these leaves are valid, whatever their
+// payloads.
 func (w *worker) tile(at int64, n int) bool {
 	for i := 0; i < n; {
 		index := at + int64(i)

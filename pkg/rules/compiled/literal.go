@@ -462,7 +462,7 @@ func eight(s string) uint64 {
 	)<<56
 }
 
-// look compares the text with each literal that has window w. The window is at position at of the text.
+// look compares the text with each literal that has window w. at is the window's position in the text.
 func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(*literal) bool, hit func(*literal, int)) {
 	if !g.inside(s, at, h) {
 		return

@@ -7,7 +7,7 @@ import (
 	"cel.dev/cel-go/common/ast"
 )
 
-// Names adds all qualified names that the expression uses to the set to.
+// Names adds to a set every qualified name that the expression uses.
 func (x *Expr) Names(to map[string]bool) {
 	ast.PreOrderVisit(x.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if q := QualifiedName(e); q != "" {

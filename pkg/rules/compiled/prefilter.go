@@ -256,7 +256,7 @@ func canonical(v ref.Val) (string, bool) {
 	return "", false
 }
 
-// is returns the prefilter of the condition that the term t has the value v.
+// is returns the prefilter of the condition that a term, t, has the value v.
 func (r *PrefilterReader) is(t term, v ref.Val) *prefilter {
 	if t.kind == termConst {
 		// Both operands are constants, for example in a loop over a list of constants.
@@ -424,7 +424,8 @@ func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	return unknown
 }
 
-// operand returns the prefilter of the condition that an expression, which is no call, equals want.
+// operand returns the prefilter of the condition that an expression, which is no call, is true or, if want is false,
+// false.
 func (r *PrefilterReader) operand(e ast.Expr, b binding, want bool) *prefilter {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -508,7 +509,7 @@ func (r *PrefilterReader) decides(e ast.Expr) bool {
 	return false
 }
 
-// exact reports whether an atom decides exactly whether a term equals a constant of type of.
+// exact reports whether an atom decides exactly whether a term equals a constant. of is the type of the constant.
 func (r *PrefilterReader) exact(t term, of ref.Type) bool {
 	if t.kind != termField || t.f.elem || r.lazy(t.f) {
 		return false

@@ -8,7 +8,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// loop returns the prefilter of the condition that a loop, exists or all, has the result want.
+// loop returns the prefilter of the condition that a loop, exists or all, is true or, if want is false, false.
 func (r *PrefilterReader) loop(c ast.ComprehensionExpr, b binding, want bool) *prefilter {
 	if c.HasIterVar2() || c.AccuInit().Kind() != ast.LiteralKind || c.Result().Kind() != ast.IdentKind ||
 		c.LoopStep().Kind() != ast.CallKind {

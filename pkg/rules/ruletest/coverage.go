@@ -276,8 +276,8 @@ func (u *covered) report(goal func(bool, Gap) int) int {
 	return 2 * len(u.parts)
 }
 
-// align returns the position in the file of each rune of a value. The value begins at position at. YAML may have
-// folded, indented and quoted the value, but has not changed it otherwise.
+// align returns the position in the file of each rune of a value. at is the position in the file at which the value
+// begins. YAML may have folded, indented and quoted the value, but has not changed it otherwise.
 func align(file []rune, at position, value []rune) []position {
 	line, col, i := 1, 1, 0
 	next := func() {
