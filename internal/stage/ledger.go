@@ -330,8 +330,8 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 // ledger or in the outbox.
 func (s *ledgerStage) decided(e *streams.Entry) bool { return e.Seq < s.erasures[e.Partition].upTo }
 
-// forget removes the outputs for the entries that e orders to forget from the outbox: those of a whole project, or of
-// listed entries.
+// forget removes from the outbox the outputs for all entries that e orders to forget. These are the entries of a whole
+// project, or listed entries.
 func (s *ledgerStage) forget(e *streams.Entry) error {
 	gone := func(*streams.Entry) bool { return true }
 	if e.Type == streams.TypeErased {
