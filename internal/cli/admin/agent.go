@@ -31,10 +31,11 @@ func agentCommand(a *verb.App) *cobra.Command {
 	add := &cobra.Command{
 		Use:   "add PROJECT AGENT",
 		Short: "Make a credential for one agent",
-		Long: `Make a credential for one agent of one project. It can only publish content of the
-named origins. Give it to the host program around the model, never to the model. A
-front end needs the origin user; a tool runner needs tool, web, document or email. A
-program with several origins is trusted to label content with its true one.`,
+		Long: `Make a credential for one agent of one project. With it, a program can publish only content
+of the origins in --origins. Give it to the host program around the model, never to the
+model. A front end needs the origin user; a program that runs tools needs tool, web,
+document or email. If a credential has several origins, Lazaret trusts the program to label
+each content with its true origin.`,
 		Example: "  lazaret agent add acme support --origins tool,web,agent",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

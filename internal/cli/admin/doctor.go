@@ -112,7 +112,8 @@ connection knows.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringSliceVar(&ports, "cluster", nil, "`HOST:PORT` at which a server accepts the cluster's other servers")
+	c.Flags().StringSliceVar(&ports, "cluster", nil,
+		"`HOST:PORT` at which a server of the cluster accepts the other servers")
 	return c
 }
 

@@ -23,23 +23,25 @@ func serverPartCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "part --to DIR [NAME…]",
 		Short: "Make a folder for each daemon with only the files that it needs",
-		Long: `Copy what a process needs of the data folder into DIR/NAME: its credentials and NATS
-contexts, its keys, the pinned keys. NAME is ` + strings.Join(part.Names, ", ") + `; without one, all
-are made. The process runs with --data on that folder, which it only reads: give it a
-state folder with --state, or an auditor a log with --dir.
+		Long: `Copy the part of the data folder that one process needs into DIR/NAME: its credentials and
+NATS contexts, its keys, and the trust file with the pinned keys. NAME is one of
+` + strings.Join(part.Names, ", ") + `. Without a NAME, all parts are made.
+Run the process with --data on its part. It only reads this folder, so also give it a folder for
+its state with --state, or for an auditor a folder for the log with --dir.
 
-Contexts name credentials by their path. --at is the path of the folder when the process
-runs, if it differs; NAME in it is replaced by the name. The server renews credentials
-before they expire. Repeat the command with --every, so that the parts have the new ones.
-A process reads them when it connects again.
+The contexts in a part name credentials by their path. If the process finds its part at
+another path than DIR/NAME, give this path as --at; NAME in it is replaced by the part's
+name. Credentials are renewed before they expire. With --every, the command repeats, so that
+the parts get the renewed ones. A process reads them when it connects again.
 
-A repetition replaces credentials and contexts. It overwrites no key. If the auditor's key in
-a part is not that of the data folder, the part keeps its own. But if the trust file says that
-the data folder's key replaced the part's, the part gets the new key, and the old one is kept
-beside it (auditor.key.HASH). The trust file is replaced. But an auditor's part keeps the
-handovers that only this part has ("lazaret audit rotate"): the pins of keys whose private
-keys are in the part, and replaced_at of the keys before them. Below the name of each part,
-the output says what the part kept. --trust-of-data keeps no pin.
+If the command is repeated, it replaces credentials, contexts and the trust file, and
+overwrites no key. Two rules are for the auditor's part. If its key is not that of the data
+folder, the part keeps its own key; only if the trust file says that the data folder's key
+replaced it, the part gets the new key, and the old one is kept beside it
+(auditor.key.HASH). In its trust file, the part keeps handovers that only it has ("lazaret
+audit rotate"): the pins of keys whose private keys are in the part, and replaced_at of the
+keys before them. With --trust-of-data, it gets the data folder's trust file unchanged.
+Below the name of each part, the output says what the part kept.
 
 An error about one part does not keep the command from making the others. If only the trust
 file of a part cannot be written, the part still gets credentials and keys. With --every,
@@ -94,7 +96,7 @@ errors are printed, and the command goes on.`,
 	f.StringVar(&at, "at", "", "`PATH` at which a process finds its part (default DIR/NAME)")
 	f.StringVar(&o.URL, "url", "", "`URLS` of the servers (default those that the data folder names)")
 	f.StringSliceVar(&o.Groups, "groups", nil, "sentinel `GROUPS` (default the shipped ones)")
-	f.DurationVar(&every, "every", 0, "repeat at this interval, until it is stopped (default: once)")
+	f.DurationVar(&every, "every", 0, "repeat the command at this `INTERVAL` until it is stopped (default: run once)")
 	f.DurationVar(&wait, "wait", 0, "how long to wait for a data folder that is being created")
 	f.BoolVar(&o.TrustOfData, "trust-of-data", false,
 		"give an auditor's part the data folder's pins as they are, to remove a key or replaced_at on purpose")

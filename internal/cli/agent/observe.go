@@ -58,6 +58,6 @@ func observeCommand(a *verb.App) *cobra.Command {
 	c.Flags().StringVar(&from, "origin", "tool", "`ORIGIN` of the content")
 	c.Flags().StringVar(&o.Tool, "tool", "", "`TOOL` that returned it")
 	c.Flags().StringVar(&o.Call, "call", "", "`ID` of the tool call")
-	c.Flags().StringVar(&o.Source, "source", "", "where it came from: a URL, a path, a sender")
+	c.Flags().StringVar(&o.Source, "source", "", "where the content came from: a URL, a path, a sender")
 	return c
 }

@@ -42,7 +42,8 @@ func recallCommand(a *verb.App) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&r.Key, "key", "", "memory `KEY`")
 	f.IntVar(&r.Offset, "offset", 0, "skip this many `BYTES` of each content, to get the rest of a content that was cut")
-	f.StringVar(&r.Filter.Kind, "kind", "", "only memory writes (memory) or observed content (content)")
+	f.StringVar(&r.Filter.Kind, "kind", "",
+		"only what was written to memory (memory), or only what was observed (content)")
 	f.StringVar((*string)(&r.Filter.Origin), "origin", "", "only of this `ORIGIN`")
 	f.StringVar(&r.Filter.Category, "category", "", "only of this `CATEGORY`")
 	f.StringVar(&r.Filter.Source, "source", "", "only from this `SOURCE`")
@@ -57,7 +58,8 @@ func recallFlags(c *cobra.Command, r *streams.Recall) {
 	c.Flags().StringVar(&r.Purpose, "purpose", "", "extraction, planning, decision or explanation")
 	c.Flags().IntVar(&r.Limit, "limit", 0, "entries wanted in each part of the answer (admitted, context only, "+
 		"contradictions), 1 to 100 (default 10)")
-	c.Flags().BoolVar(&r.Spotlight, "spotlight", false, "enclose unattested content in unforgeable markers")
+	c.Flags().BoolVar(&r.Spotlight, "spotlight", false,
+		"enclose content that nobody confirmed in markers that it cannot forge")
 }
 
 func printRecall(w io.Writer, r *streams.RecallEntry) {

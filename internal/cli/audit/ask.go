@@ -419,12 +419,13 @@ func exportCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Export entries as JSON lines or CSV",
-		Long: `Export entries of the log. CSV cells that a spreadsheet would take for a formula start
-with an apostrophe. For an export with proofs see "audit bundle".
+		Long: `Export entries of the log. In CSV, an apostrophe is written before a value that a
+spreadsheet would take for a formula. For an export with proofs see "audit bundle".
 
-Entries above --ceiling are exported without their body: memories that their writers marked as
-more sensitive, and entries that quote, contain or derive from such memories. The position and the
-commitment are exported, so the tree can be computed from a redacted export too.`,
+Entries that are more sensitive than --ceiling are exported without their body. These are
+memories that their writers marked as more sensitive, and entries that quote, contain or
+derive from such memories. Their position and commitment are exported, so the log's tree can
+be computed from such an export too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {

@@ -27,12 +27,14 @@ func bundleCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bundle",
 		Short: "Export a range of the log with its proofs as one file",
-		Long: `Export leaves with their proofs: entries, the signed checkpoint at their end, the hashes of
-the tree before them, the active policies, rule sets and keys, digests, and a README. "audit
-verify --bundle FILE --keys TRUST" verifies the bundle on any machine.
+		Long: `Export a range of the log's leaves as a ZIP file that can be verified without the log:
+entries, the signed checkpoint at their end, the hashes of the tree before them, the
+policies, rule sets and keys that were in force, digests, and a README. "audit verify
+--bundle FILE --keys TRUST" verifies the bundle on any machine.
 
-A bundle begins and ends at stored checkpoints: if none has the size --from or --to, the
-nearest one before --from or after --to is taken.`,
+A bundle begins and ends at checkpoints that the log has stored. If no checkpoint ends at
+the leaf --from or --to, the command takes the nearest checkpoint before --from or after
+--to.`,
 		Example: "  lazaret audit bundle -o log.zip\n  lazaret audit bundle --from 1000 --to 2000 --without-payloads " +
 			"-o part.zip",
 		Args: cobra.NoArgs,
@@ -61,7 +63,7 @@ nearest one before --from or after --to is taken.`,
 	f.bind(c.Flags())
 	c.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write")
 	c.Flags().Int64Var(&o.From, "from", 0, "first leaf `INDEX`")
-	c.Flags().Int64Var(&o.To, "to", 0, "`INDEX` of the leaf after the last one (default: the last checkpoint)")
+	c.Flags().Int64Var(&o.To, "to", 0, "end before the leaf with this `INDEX` (default: at the last checkpoint)")
 	c.Flags().BoolVar(&o.WithoutPayloads, "without-payloads", false, "leave out the payloads")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c

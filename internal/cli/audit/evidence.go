@@ -33,10 +33,10 @@ the signed checkpoint with its cosignatures; for each approval the leaves that p
 which keys were active; and a signed statement of what is missing. VERDICT is the id of
 a proposal, or the ledger sequence of the proposal or its verdict.
 
-Payloads above --ceiling are withheld, which the statement records; their leaves and
-proofs still verify. An export of payloads above internal is first recorded in the
-ledger. docs/evidence.md specifies the file, and examples/verifier verifies one with
-only Go's standard library.`,
+Payloads that are more sensitive than --ceiling are left out, and the statement says so;
+their leaves and proofs can still be verified. If the file gets payloads that are more
+sensitive than internal, the command first records this in the ledger. docs/evidence.md
+specifies the file, and examples/verifier verifies one with only Go's standard library.`,
 		Example: "  lazaret audit evidence s1 -o s1.evidence.json\n  go run ./examples/verifier -log lazaret-ledger+5a1c… " +
 			"-operator lazaret-operator+… s1.evidence.json",
 		Args: cobra.ExactArgs(1),

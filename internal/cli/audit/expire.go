@@ -90,8 +90,9 @@ operator.key and audit-master.key.`,
 	log.bindApart(f)
 	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only older payloads expire")
 	f.DurationVar(&every, "every", 0, "repeat after this `DURATION`; errors are printed and retried")
-	f.DurationVar(&wait, "wait", 10*time.Minute, "the time limit, more than 0")
-	f.BoolVar(&dry, "dry-run", false, "print up to where entries would expire, and change nothing")
+	f.DurationVar(&wait, "wait", 10*time.Minute,
+		"stop if the command is not done after this `DURATION`, which must be more than 0")
+	f.BoolVar(&dry, "dry-run", false, "print the ledger sequence up to which entries would expire, and change nothing")
 	f.BoolVar(&json, "json", false, "print JSON")
 	f.StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
 	return c

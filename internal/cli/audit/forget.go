@@ -151,9 +151,10 @@ operator.key and audit-master.key. The record is written to DATA/forgotten.`,
 	c.Flags().StringVar(&project, "subject", "", "the `PROJECT`, or PROJECT/DATA-SUBJECT")
 	c.Flags().StringVar(&reason, "reason", "", "why, in one `LINE`")
 	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
-	c.Flags().BoolVar(&dry, "dry-run", false, "list the places of its data, and change nothing")
+	c.Flags().BoolVar(&dry, "dry-run", false, "list the places of the subject's data, and change nothing")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "the time limit, more than 0")
+	c.Flags().DurationVar(&wait, "wait", 10*time.Minute,
+		"stop if the command is not done after this `DURATION`, which must be more than 0")
 	log.bindApart(c.Flags())
 	c.Flags().StringSliceVar(&without, "without", nil,
 		"`STAGE` that no longer exists, so that the erasure does not wait for it, such as sentinel-old")

@@ -85,9 +85,9 @@ func launderingCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "laundering",
 		Short: "Did untrusted input ever become trusted? (exit 0 no, 2 yes, 3 some texts are gone)",
-		Long: `Verify the whole log, then list every belief that was ever supported although its
-lineage contains content from outside or from the model, without a logged attestation
-by an authorized person or policy. None is expected.
+		Long: `Verify the whole log, then list each belief that was ever supported although it derives from
+content from outside or from the model, and although no authorized person or policy had
+confirmed it in the log. An honest log has no such belief.
 
 The lineage is reconstructed from the origins of credentials, without relying on ingest's
 classification.`,
@@ -133,10 +133,11 @@ func irreversibleCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "irreversible",
 		Short: "Did anything irreversible run without approval? (exit 0 no, 2 yes, 3 some texts are gone)",
-		Long: `Verify the whole log, then list every irreversible action (declared or classified so,
-or of level L4 and above) that was executed or released without an earlier signed
-approval or a standing permission of the signed policy, or that was executed more than
-once. Executions that differ from the released or judged action are listed too.`,
+		Long: `Verify the whole log, then list irreversible actions that went wrong. An action is
+irreversible if the agent or the policy says so, or if its level is L4 or above. It is
+listed if it was executed or released without an earlier signed approval or a standing
+permission of the signed policy, if it was executed more than once, or if the executed
+action differs from the one that was released or judged.`,
 	}, func(ctx context.Context, l *inquiry.Log, project string) (*answer, error) {
 		r, err := l.IrreversibleActs(ctx, project)
 		if err != nil {

@@ -27,8 +27,9 @@ log, pin the new public key, and replace the old key, whose file is kept beside 
 one. A verifier that trusts the old key follows the handover to the new one; later
 signatures of the old key are not accepted.
 
-The auditor must not run. Witnesses and others who pinned the old key need the new one,
-which is printed, and the size at which the old key was replaced: the trust file has both.
+Stop the auditor first. The command prints the new key and the size of the log at which it
+replaced the old key; the trust file has both too. Witnesses and others who pinned the old
+key need them.
 
 For an auditor that runs apart, name its data folder, log and key as for the auditor. To
 make and pin the new key beforehand, put it into FILE.next, beside the key FILE, under the

@@ -210,9 +210,10 @@ func compareCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare A [B]",
 		Short: "Find the first leaf in which two logs differ (exit 2 if there is one)",
-		Long: `Compare the leaves of two logs, each a folder or the URL of "audit serve". B defaults to
-this data folder's log. Auditors of one ledger have the same leaves, whatever their keys.
-At the first difference, one of them received or recorded something else.
+		Long: `Compare the leaves of two logs, each a folder or the URL of "audit serve". Without B, the
+log of this data folder is compared with A. Auditors of one ledger have the same leaves,
+whatever their keys are. So if two leaves differ, one of the auditors received or recorded
+something else.
 
 All leaves are read, and the root of each log is computed from them. A log whose checkpoint
 names another root serves leaves that it did not sign (exit 2). Checkpoints determine the

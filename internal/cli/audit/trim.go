@@ -35,9 +35,10 @@ func trimCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trim [--older DURATION]",
 		Short: "Remove old entries from the ledger once they are chained and processed",
-		Long: `Remove ledger entries that are older than a horizon (the time --older before now), that every
-registered auditor has chained (an auditor is registered if the trust file has its key with the role auditor),
-and that every stage and required sentinel group has processed:
+		Long: `Remove old entries from the ledger. An entry is removed if it is older than a horizon (the
+time --older before now), if every registered auditor has added it to its log, and if every
+stage and every required sentinel group has processed it. (An auditor is registered if the
+trust file has its key with the role auditor.) The steps are:
 
   1. a "trim" entry in every partition announces the end of the range;
   2. every stage syncs its state, writes a snapshot beside it, and confirms this with a
@@ -89,7 +90,7 @@ restore).`,
 		"verdicts can be asked for again for 31 days")
 	f.DurationVar(&every, "every", 0, "repeat after this `DURATION`; errors are printed and retried")
 	f.DurationVar(&wait, "wait", 2*time.Minute,
-		"how long to wait for the next reply of a stage; reading the log and removing entries are not limited")
+		"longest wait for the next reply of a stage; the reading of the log and the removal of entries may take longer")
 	f.BoolVar(&dry, "dry-run", false, "print what would be removed, and change nothing")
 	f.BoolVar(&json, "json", false, "print JSON")
 	f.StringSliceVar(&without, "without", nil,

@@ -79,18 +79,20 @@ are stored in the user's state folder ($XDG_STATE_HOME/lazaret) for this log and
 folder. With a witness policy (--policy or DATA/witnesses.policy) the last checkpoint needs
 the cosignatures of the quorum.
 
-If the auditor runs, the command requests a snapshot and verifies that; --offline disables
-this. --from and --to restrict the leaves, and the result is then incomplete.
+If the auditor runs, the command asks it for a snapshot of the log and verifies the
+snapshot. With --offline it reads the log's files without asking. With --from and --to it
+verifies only these leaves, and the result is incomplete.
 
-A verification of the whole log also checks the signatures of the people who decided holds. An
-action that was allowed by the approval of a source must have such a signature too: it must be
-in the approval's session, before the approval ended or was withdrawn, and within its number of
-actions. A decision whose signed note was erased lawfully, or may be in a gap, is unexplained,
-and the result incomplete. Any other decision without a signed note is a fault.
+A verification of the whole log also checks the signatures of the people who decided holds.
+If an action was allowed by the approval of a source, the command checks the signature of
+this approval too. The action must be in the approval's session, before the approval ended
+or was withdrawn, and within its number of actions. If the signed note of a decision was
+erased lawfully, or may be in a gap of the log, the decision counts as unexplained, and the
+result is incomplete. Any other decision without a signed note is a fault.
 
---export computes the tree of an export of all entries and compares it with signed
-checkpoints, which detects changed, omitted and moved lines. The bodies are not verified,
-because that needs the log, so the exit code is 3 at best.
+--export FILE checks an export of all entries ("audit export"): the command computes the
+tree of the lines and compares it with signed checkpoints. So it detects changed, omitted
+and moved lines. It cannot verify the bodies without the log, so the exit code is 3 at best.
 
 Exit codes: 0 verified, 1 could not run, 2 failed, 3 incomplete: no faults in the checked
 part, but there was no outside checkpoint to compare with (the first time on a machine,

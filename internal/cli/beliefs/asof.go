@@ -28,11 +28,11 @@ func asOfCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "as-of [ID…]",
 		Short: "List the beliefs at an earlier time",
-		Long: `List a project's beliefs with their state at an earlier ledger time (--at, or --seq for
-an entry), restricted to those whose writers declared them valid at some time (--valid).
-Example for both: what did we believe on Monday about the first of May? The beliefs are
-computed from the ledger's beginning in the same way as by ingest, so the result is exactly
-what ingest knew then. The command takes long for a long ledger.`,
+		Long: `List a project's beliefs with their state at an earlier ledger time (--at TIME, or --seq for
+the time of an entry). With --valid TIME, list only those that their writers declared valid at that
+time. Example for both: what did we believe on Monday about the first of May? The beliefs
+are computed from the ledger's beginning in the same way as by ingest, so the result is
+exactly what ingest knew then. The command takes long for a long ledger.`,
 		Example: "  lazaret beliefs as-of --at 2026-11-20T09:00:00Z\n  lazaret beliefs as-of --seq 140 --valid 2026-05-01",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			cut, err := when(at)

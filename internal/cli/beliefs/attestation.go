@@ -161,11 +161,11 @@ func quarantineCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "quarantine [ID…]",
 		Short: "Quarantine beliefs by id, source, session, agent, tool and time, with derived ones",
-		Long: `Find beliefs by id, or by source and time, with --descendants also derived ones, and sign
-a quarantine of each. A quarantined belief stays in the ledger for review; restore undoes the
-quarantine. A belief is left out if other sources support it by evidence of a class that may
-support beliefs, unless --all is given. --dry-run signs nothing. Exit 2 when a quarantine was
-refused.`,
+		Long: `Find beliefs by id, or by source and time, with --descendants also derived ones, and sign a
+quarantine of each. A quarantined belief stays in the ledger for review; restore undoes the
+quarantine. If other sources support a belief by evidence of a class that may support
+beliefs, it is not quarantined, unless --all is given. --dry-run lists the beliefs and signs
+nothing. Exit 2 when a quarantine was refused.`,
 		Example: "  lazaret beliefs quarantine --source https://shop.example --since 2026-11-20 --descendants --dry-run\n" +
 			"  lazaret beliefs quarantine --session s1 --descendants --key alice.key --reason \"poisoned page\"",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {

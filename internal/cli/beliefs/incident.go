@@ -285,10 +285,11 @@ func incidentQuarantineCommand(a *verb.App) *cobra.Command {
 	var sc scopeFlags
 	c := &cobra.Command{Use: "quarantine ID",
 		Short: "Sign one order that quarantines the beliefs of an incident", Args: cobra.ExactArgs(1),
-		Long: `Quarantine the beliefs that match all conditions. Their derived beliefs become stale and thus
-context only, or with --descendants are quarantined too. A belief is left out if other sources
-support it by evidence of a class that may support beliefs, unless --all is given. The order
-takes effect at its ledger entry. --dry-run signs nothing.`,
+		Long: `Quarantine the beliefs that match all conditions. Beliefs that derive from them become
+stale, so recalls serve them as context only; with --descendants, they are quarantined too.
+If other sources support a belief by evidence of a class that may support beliefs, it is not
+quarantined, unless --all is given. The order takes effect at its ledger entry. --dry-run
+lists the beliefs and signs nothing.`,
 		Example: "  lazaret incident quarantine i4f1c2a9be0d75c31 --source https://shop.example --descendants " +
 			"--key alice.key",
 		RunE: func(cmd *cobra.Command, args []string) error {

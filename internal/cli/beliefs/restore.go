@@ -77,11 +77,11 @@ func restoreCommand(a *verb.App) *cobra.Command {
 	one.Long += `
 
 With --to, all beliefs of the project return to their state at a restore point. Beliefs that
-are newer than the point are hidden, and changed ones get their old state as far as the
-transition tables allow a person to do that. Beliefs that became suspicious after the point
-stay suspicious. Superseded is final, so a superseded belief is stated again as a new one.
-Nothing is removed: each change is a revision in the ledger, and the rollback can be rolled
-back. --dry-run changes nothing.`
+are newer than the point are hidden. A belief that changed gets its old state, if a person
+may make this change of state. Beliefs that became suspicious after the point stay
+suspicious. A superseded belief cannot change any more, so it is stated again as a new
+belief. Nothing is removed: each change is a revision in the ledger, and the rollback can be
+rolled back. --dry-run changes nothing.`
 	one.Example += "\n  lazaret beliefs restore --to migration --dry-run"
 	one.Args = func(_ *cobra.Command, args []string) error {
 		if (to == "") == (len(args) == 0) || len(args) > 1 {

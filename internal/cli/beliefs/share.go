@@ -27,9 +27,10 @@ func shareCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{Use: "share ID --home PROJECT --project PROJECT --agent AGENT",
 		Short: "Write a belief of one project to another project's memory as untrusted", Args: cobra.ExactArgs(1),
 		Long: `Only a belief that is supported, served, clean, not expired and at most internal can be
-shared. A copy is written to memory with the credential of an agent of the other project. The
-copy records the belief's origin in the home project. It is as untrusted as a document, and
-staged (context only at most) until a person of the other project confirms it.`,
+shared. A copy is written to memory with the credential of an agent of the other project.
+The copy records the belief's origin in the home project. It is as untrusted as a document:
+until a person of the other project confirms it, it is staged, that is, recalls serve it as
+context only.`,
 		Example: "  lazaret beliefs share b7412d72grt7k2o73 --home demo --project shop --agent clerk",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if home == s.Project {

@@ -40,11 +40,12 @@ func lessonsCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lessons",
 		Short: "List supported lessons as advice for agents",
-		Long: `List memories of a category (lesson, experience, insight, practice, or those of
---category) that qualify as lessons: supported for --age, clean, fresh, served for
-planning, and without conflict or flag. A belief that was only read, inferred or imported
-never qualifies, however often it is repeated. --format md writes the lessons as advice
-with their origins. Review the text before you put it into a file such as AGENTS.md.`,
+		Long: `List memories of a category (lesson, experience, insight, practice, or those of --category)
+that qualify as lessons. A memory qualifies if it has been supported for the time --age, is
+clean and fresh, is served for planning, and if no conflict and no finding concerns it. A
+belief that was only read, inferred or imported never qualifies, however often it is
+repeated. --format md writes the lessons as advice with their origins. Review the text
+before you put it into a file such as AGENTS.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var items []ingest.Belief
@@ -103,11 +104,11 @@ func reflectCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reflect",
 		Short: "Find contradicting supported beliefs and propose supersessions",
-		Long: `Compare the statements of supported beliefs about the same subject and predicate, and
-propose a supersession where two differ: the belief with the stronger class of evidence,
-otherwise with more sources, otherwise the later one would replace the other. The command
-uses a read-only viewer's credential and changes nothing; a person signs the correct
-proposal (lazaret beliefs supersede BELIEF --by SUCCESSOR).
+		Long: `Compare what supported beliefs state about the same subject and predicate. If two of them
+differ, propose which belief should replace the other: the one with the stronger class of
+evidence. If the classes are equal, it is the one with more sources, and if these are equal
+too, the later one. The command uses a viewer's credential and changes nothing. A person
+signs a proposal that is right (lazaret beliefs supersede BELIEF --by SUCCESSOR).
 
 With --every it repeats, and prints each proposal once; with --json as a line of JSON.`,
 		Example: "  lazaret beliefs reflect\n  lazaret beliefs reflect --every 1h --json >> proposals.jsonl",

@@ -194,13 +194,15 @@ func resolveCommand(a *verb.App, d approval.Decision) *cobra.Command {
 			approval.Reject: "Sign the rejection of a hold"}[d],
 		Long: `Show a hold, sign the decision on it with a pinned key, and wait for the result in the
 ledger. The signature covers the digest of the action, the hold and its revision, the
-decision, an expiry and a nonce. It is valid once, for this hold in the shown state.` + sourceHelp(d) + `
+decision, an expiry and a nonce. It is valid once, and only as long as the hold is in the
+state that you were shown.` + sourceHelp(d) + `
 Exit 0 when the decision took effect, 2 when it was refused and the hold is unchanged,
 11 when the hold has become a deny.
 
 Several holds are shown and signed one by one. --alike N also decides the open holds that
-are similar to HOLD (the same agent, tool, level and reason), N in all, as counted by
-lazaret holds ls. If there are now more or fewer, nothing is signed.`,
+are similar to HOLD (the same agent, tool, level and reason). N is the number of similar
+holds, HOLD included, which lazaret holds ls shows. If there are now more or fewer than N,
+nothing is signed.`,
 		Example: "  lazaret holds " + string(d) + " h7aa553e26b5780e7 --key alice.key\n  lazaret holds " + string(d) +
 			" h7aa553e26b5780e7 --alike 3 --key alice.key",
 		Args: cobra.MinimumNArgs(1),
@@ -269,7 +271,7 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 	verb.SignatureLife(f, &o.life)
 	f.StringVar(&o.reason, "reason", "", "the reason, for the agent and the log")
 	f.StringVar(&revision, "revision", "", "sign only if the hold still has this `REVISION`")
-	f.IntVar(&alike, "alike", 0, "decide HOLD and all similar holds, which must be `N` in all")
+	f.IntVar(&alike, "alike", 0, "decide HOLD and all similar holds; refuse if they are not `N` together with HOLD")
 	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not show the holds")
@@ -278,7 +280,7 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 			"approve also the source with this `DIGEST`, or its first digits, for the session")
 		f.DurationVar(&o.sourceLife, "source-for", time.Hour, "how long the source is approved")
 		f.IntVar(&o.source.Actions, "source-actions", 20,
-			"later actions that the approval of the source covers, at most `N`")
+			"largest number `N` of later actions that the approval of the source covers")
 	}
 	return c
 }

@@ -64,10 +64,10 @@ tool's name, description and arguments, or earlier calls in the ledger. Change l
 command that starts it. A changed list needs another review.
 
 A profile lowers a level only if the command that starts the server names the profile's
-package. The server's own hints are unproven. They are shown. A hint lowers the level of a tool
-only if no word of the tool's name is in the policy; a hint that raises the level always counts.
-Without a terminal, signing needs --yes with the HOLD that you have seen, because another list
-may wait by then.`,
+package. The server's own hints (annotations) are shown, but they are only claims of the
+server. A hint lowers the level of a tool only if the policy has no entry for any word of
+the tool's name. A hint that raises the level always counts. Without a terminal, signing
+needs --yes with the HOLD that you have seen, because another list may wait by then.`,
 		Example: "  lazaret mcp review --key alice.key\n  lazaret mcp review h7aa553e26b5780e7 --level delete_note=L3 " +
 			"--yes --key alice.key",
 		Args: cobra.MaximumNArgs(1),

@@ -114,10 +114,10 @@ func withdrawCommand(a *verb.App) *cobra.Command {
 		Use:   "withdraw HOLD",
 		Short: "Sign the end of the approval of a source",
 		Long: `Sign that the source which was approved together with HOLD is not approved any more. Later
-actions that do what the source says are held again. Actions that the approval covered are not
-undone. The signer needs the same role as for an approval. An approval also ends when it expires,
-when the approver's key is no longer pinned, and when the session starts anew or ends. Exit 2 when
-the statement was refused.`,
+actions that do what the source says are held again. Actions that the approval covered are
+not undone. The signer needs the same role as for an approval. Without a withdrawal, the
+approval ends when it expires, when the approver's key is removed from the trust file, and
+when the session is started again or ends. Exit 2 when the withdrawal was refused.`,
 		Example: "  lazaret holds withdraw h7aa553e26b5780e7 --key alice.key",
 		Args:    oneHold,
 		RunE: func(cmd *cobra.Command, args []string) error {

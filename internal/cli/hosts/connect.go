@@ -36,8 +36,8 @@ func connectCommand(a *verb.App) *cobra.Command {
 planned changes: hooks are installed in hosts that support them, and each MCP server is
 started or reached through "lazaret mcp". A server to which the host signs in, or which asks
 for a sign-in, is not changed. --yes makes the changes. The rest of each file stays
-unchanged. --undo restores the files byte for byte; from a file that others have changed
-since, it removes only its additions. See docs/connect.md.`,
+unchanged. --undo restores the files byte for byte. If somebody else has changed a file
+since, --undo removes only the entries that this command added to it. See docs/connect.md.`,
 		Example: `  lazaret connect --data ~/lazaret/data          # shows it
   lazaret connect --data ~/lazaret/data --yes
   lazaret connect status

@@ -152,7 +152,7 @@ func stagesCommand(a *verb.App) *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolVar(&cfg.Standby, "standby", false, "start as a stand-by")
-	f.DurationVar(&cfg.Takeover, "takeover", 0, "how long an entry is due before a stand-by takes over")
+	f.DurationVar(&cfg.Takeover, "takeover", 0, "how long an entry must be due before a stand-by takes over")
 	return c
 }
 

@@ -55,9 +55,12 @@ COMMAND must run until it is killed. The check does not affect other installatio
 	f.StringVar(&cfg.Group, "group", "", "`NAME` of the group")
 	f.StringVar(&cfg.Digest, "digest", conformance.DefaultDigest,
 		"`DIGEST` that the policy pins for it; rules: that of the rule set in force")
-	f.DurationVar(&cfg.Deadline, "deadline", conformance.DefaultDeadline, "maximum duration of a single proposal")
-	f.IntVar(&cfg.Proposals, "proposals", conformance.DefaultProposals, "number of proposals of a check")
-	f.DurationVar(&cfg.Patience, "patience", conformance.DefaultPatience, "maximum wait of a check for all answers")
+	f.DurationVar(&cfg.Deadline, "deadline", conformance.DefaultDeadline,
+		"longest time in which COMMAND must answer a single proposal")
+	f.IntVar(&cfg.Proposals, "proposals", conformance.DefaultProposals,
+		"number of proposals of a check; lower it for a slow COMMAND")
+	f.DurationVar(&cfg.Patience, "patience", conformance.DefaultPatience,
+		"longest wait of a check for all answers; raise it for a slow COMMAND")
 	f.StringVar(&cfg.Poison, "poison", conformance.DefaultPoison, "a `TEXT` that the group must object to")
 	f.BoolVar(&cfg.FailFast, "fail-fast", false, "end with the first check that fails")
 	f.BoolVarP(&verbose, "verbose", "v", false, "show the output of the command")

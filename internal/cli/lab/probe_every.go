@@ -60,7 +60,7 @@ type failure struct {
 func probeEvery(a *verb.App, cmd *cobra.Command, scenarios []*probe.Scenario, o probe.Options, svc *probeService,
 	json bool) error {
 	if svc.every < time.Second {
-		return fmt.Errorf("--every is %s, want at least 1s", svc.every)
+		return fmt.Errorf("--every is %s, but must be at least 1s", svc.every)
 	}
 	signer, err := keys.LoadSigner(svc.key)
 	if err != nil {

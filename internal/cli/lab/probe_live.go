@@ -41,13 +41,14 @@ which knows no tool by name, assigns the levels of tools.
 
 --policy neutral caps all levels at L3, so that only rules hold. --policy shipped is the
 shipped policy. --policy suggested is the policy that lazaret policy suggest creates from
-every second clean session of each file; only the other sessions are played. --policy
-all plays all three. --results json plays each set a second time with tool results
-encoded as JSON. With --approve-sources a person approves sources that the user named: each
-source once in each session, together with the first held call that follows the source.
-"all" approves all such sources, "honest" only those without a planted instruction. PERSON ASKED
-counts the decisions that the honest calls need: these approvals, and one for each call that is
-held. No running pipeline is needed. The exit code is 0 whatever the results.`,
+every second clean session of each file; only the other sessions are played. --policy all
+plays all three. --results json plays each set a second time with tool results encoded as
+JSON. With --approve-sources a person approves sources that the user named: each source once
+in each session, together with the first held call that follows the source. "all" approves
+all such sources, "honest" only those without a planted instruction. PERSON ASKED counts the
+decisions that a person has to make for honest calls: the approvals of sources, and one
+decision for each honest call that is held. No running pipeline is needed. The exit code is
+0 whatever the results.`,
 		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral " +
 			"--results json --json",
 		Args: cobra.MinimumNArgs(1),

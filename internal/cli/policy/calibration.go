@@ -24,10 +24,11 @@ func calibrationCommand(a *verb.App) *cobra.Command {
 	ls := &cobra.Command{
 		Use:   "ls",
 		Short: "List the calibration classes of each agent",
-		Long: `A class is the actions of one agent under one policy entry. For the last 200 outcomes of a
-class the list has their number, the mean confidence, the success rate, the gap between
-these two (positive: over-confident), the Brier score and the expected calibration error.
-Actions above L1 of an over-confident class are held.`,
+		Long: `A class has the actions of one agent whose level comes from one policy entry. For each
+class, the list has figures of its last 200 outcomes: their number, the mean confidence that
+the agent stated, the success rate, the gap between these two (positive: over-confident),
+the Brier score and the expected calibration error. Actions above L1 of an over-confident
+class are held.`,
 		Example: "  lazaret calibration ls --where over_confident",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

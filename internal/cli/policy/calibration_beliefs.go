@@ -25,10 +25,10 @@ func calibrationBeliefsCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{Use: "beliefs",
 		Short: "List the calibration of beliefs by class", Args: cobra.NoArgs,
 		Long: `Beliefs are grouped by the kind of their subject, their first class of evidence, and their
-category. A belief counts once a person or a probe confirmed it, or once it was contradicted.
-For the last 200 such beliefs of each group, the list has their number, the mean confidence,
-the confirmed share, the gap between these two, the Brier score and the expected calibration
-error. The list is only for information: confidence does not promote beliefs.`,
+category. Only beliefs count that a person or a probe confirmed, or that were contradicted.
+For the last 200 of them in each group, the list has their number, the mean confidence, the
+share that was confirmed, the gap between these two, the Brier score and the expected
+calibration error. The list is only for information: confidence does not promote beliefs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var ans ingest.ClassesAnswer
 			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {

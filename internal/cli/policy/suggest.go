@@ -25,8 +25,8 @@ func suggestCommand(a *verb.App) *cobra.Command {
 		Short: "Write a policy for review from agents' actions",
 		Long: `Read actions and their verdicts from the ledger, and write a policy that lists each tool
 with its classification, the number of calls and the verdicts that they would have got. It
-is meant for actions under a policy in learn mode (mode: learn), but uses enforced verdicts
-too. It lowers no level, but notes where a person may.`,
+is meant for actions that ran under a policy in learn mode (mode: learn), but also reads
+actions under an enforced policy. It notes for which tools a person may lower the level.`,
 		Example: `  lazaret policy suggest --since 7d > policy.yaml && lazaret policy check policy.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -55,10 +55,11 @@ judgments: newly held, no longer held, different alerts. History is a running pi
 ledger (--ledger, --since), or files: recorded sessions, which are played under the shipped
 policy, or lines that --export wrote.
 
-Only changed rules are judged, with their lists, macros and signals. Unchanged rules are
-judged only in projects in which a verdict may have changed; --full judges all rules.
-Signals are empty at the start of the history. The sentinels' answers are compared, not the
-verdicts: the policy may hold proposals that no rule holds.`,
+The command evaluates the rules that differ between the two sets, also by their lists,
+macros or signals. It evaluates the other rules only in projects in which a verdict may have
+changed. With --full it evaluates all rules. Signals are empty at the start of the history.
+The sentinels' answers are compared, not the verdicts: the policy may hold proposals that no
+rule holds.`,
 		Example: "  lazaret rules backtest my-rules --since 7d\n  lazaret rules backtest my-rules --against old-rules " +
 			"sessions.jsonl",
 		Args: cobra.MinimumNArgs(1),

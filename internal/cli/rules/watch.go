@@ -102,7 +102,7 @@ func try(o *verb.Operator, ctx context.Context, w io.Writer, dir string, b []byt
 	digest := streams.Digest(b)
 	active, err := active(o, ctx)
 	if err != nil {
-		fmt.Fprintf(w, "the rules are good, but not in force: %v; trying again\n", err)
+		fmt.Fprintf(w, "the rules pass all checks, but could not be put in force: %v; trying again\n", err)
 		return true
 	}
 	if len(active) == 1 && active[0] == digest {
@@ -110,7 +110,7 @@ func try(o *verb.Operator, ctx context.Context, w io.Writer, dir string, b []byt
 		return false
 	}
 	if err := o.Publish(ctx, streams.DoActivateRules, b); err != nil {
-		fmt.Fprintf(w, "the rules are good, but not in force: %v; trying again\n", err)
+		fmt.Fprintf(w, "the rules pass all checks, but could not be put in force: %v; trying again\n", err)
 		return true
 	}
 	if err := o.Await(ctx, streams.DoActivateRules, b, w); err != nil {
