@@ -222,7 +222,8 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 		return fail(rej.Code, errors.New(rej.Reason))
 	}
 	if rec, ok := ev.(*streams.Recall); ok && (svc == streams.SvcGate) != (len(rec.Candidates) > 0) {
-		return fail(streams.CodeInvalid, fmt.Errorf("candidates are for %s and for nothing else", streams.SvcGate))
+		return fail(streams.CodeInvalid, fmt.Errorf("a request to %s must have candidates, and no other request may have "+
+			"them", streams.SvcGate))
 	}
 	who := requestKey{a.Project, a.Agent, streams.HeadOf(ev).ID}
 	w, ok := f.await(who)

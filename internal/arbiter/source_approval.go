@@ -266,13 +266,13 @@ func approvedSource(st *stage.State, h *hold, s *approval.Signed, pol *policy.Po
 	case x.Session != h.Entry.Session:
 		return refuse(approval.CheckSource, "it approves a source for another session than the hold's")
 	case !slices.ContainsFunc(known, func(c content) bool { return c.Digest == x.Digest }):
-		return refuse(approval.CheckSource, "the session was started anew or ended since it was shown the source")
+		return refuse(approval.CheckSource, "since the session was shown the source, it was started again or ended")
 	case !now.Before(x.Expires), x.Expires.Sub(now) > most.MaxLife:
-		return refuse(approval.CheckSource, "it approves the source until %s; the policy admits %v from now",
+		return refuse(approval.CheckSource, "it approves the source until %s, but the policy permits at most %v from now",
 			x.Expires.Format(time.RFC3339), most.MaxLife)
 	case x.Actions > most.MaxActions:
-		return refuse(approval.CheckSource, "it approves the source for %d actions; the policy admits %d", x.Actions,
-			most.MaxActions)
+		return refuse(approval.CheckSource, "it approves the source for %d actions, but the policy permits at most %d",
+			x.Actions, most.MaxActions)
 	}
 	return &streams.ApprovedSource{Digest: x.Digest, Source: h.Entry.Sources[i].Source, Session: x.Session,
 		Actions: x.Actions, Expires: x.Expires}, nil

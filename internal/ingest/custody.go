@@ -106,9 +106,8 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 		if _, trimmed, err := st.Get(trimKey); err != nil {
 			return nil, err
 		} else if trimmed {
-			return refuse(streams.CodeTrimmed, "the ledger was trimmed, so that no stage can fold project %s anew without "+
-				"one "+
-				"data subject: forget the whole project (lazaret audit forget --subject %s)", s.Project, s.Project)
+			return refuse(streams.CodeTrimmed, "the ledger was trimmed, so no stage can rebuild its state of project %s "+
+				"without one data subject: forget the whole project (lazaret audit forget --subject %s)", s.Project, s.Project)
 		}
 	case streams.DoExpire:
 		typ = streams.TypeExpired

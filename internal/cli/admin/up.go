@@ -256,7 +256,7 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, u *upFlags) (
 			c.Trust = trust
 			switch t, err := c.Trim(ctx, time.Now().Add(-u.keep)); {
 			case err == nil && t.Auditor != "":
-				cfg.Log.Warn("an auditor has not chained all old entries, so they stay in the ledger: start it, or unpin its key",
+				cfg.Log.Warn("an auditor lacks old entries in its log, so they stay in the ledger: start it, or unpin its key",
 					"auditor", t.Auditor, "chained up to", t.Auditors[t.Auditor], "trimmed up to", t.UpTo)
 			case err == nil:
 				cfg.Log.Info("trimmed", "up to", t.UpTo, "entries", t.Messages, "bytes", t.Bytes)
