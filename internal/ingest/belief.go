@@ -66,7 +66,7 @@ type record struct {
 	Cleared []string `json:"cleared,omitzero"`
 	// Flag is the reason why a person should review the belief, or "". Attestations name a digest of the belief that
 	// covers this text (see revision). So do not reword a text that the code computes for Flag: a fold of an old ledger
-	// would then give another digest, and refuse the attestation.
+	// would then give another digest than the one that the attestation names.
 	Flag string `json:"flag,omitzero"`
 	// Doc is the belief's document number in its word index, plus one. It is 0 if earlier versions wrote the record.
 	Doc uint32 `json:"doc,omitzero"`

@@ -154,7 +154,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		}
 	}
 	if d, ok := body.(*streams.DisclosureEntry); ok && d.Look != nil {
-		return nil // the record that a person read data changes nothing in the state, not even the clock
+		return nil // the entry that a person looked at data changes nothing in the state, not even the clock
 	}
 	if e.Type == streams.TypeSilence {
 		return nil

@@ -452,8 +452,8 @@ func (n *agentNote) extracts(said []string) bool {
 	})
 }
 
-// extracted reports whether a sentence has words in the order of words, with at most one other word between two of
-// them. Reporting words are ignored.
+// extracted reports whether a sentence has the words in `words`, in the same order, with at most one other word between
+// two of them. Reporting words are ignored.
 func extracted(words, sentence []text.Term) bool {
 	sentence = slices.DeleteFunc(slices.Clone(sentence), func(t text.Term) bool { return reporting[t] })
 	for i := range sentence {

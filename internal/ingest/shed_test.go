@@ -27,8 +27,8 @@ func (h *house) turnDown(seq uint64, body string) *streams.RejectedEntry {
 }
 
 // An observation is turned down before earlier messages of its agent are decided. Then actions of its session must be
-// marked as unseen. A session start or an equal observation from an earlier place in the intake does not end that. The
-// same observation, sent again later, does.
+// marked as unseen. An equal observation and a session start that come earlier in the intake do not end that. If the
+// observation is sent again later, or the session is started later, that ends it.
 func TestAnObservationThatIsTurnedDownIsUnseenUntilItIsSentAgain(t *testing.T) {
 	const body = `{"content":"{\"session\":\"t\"}","args":{"session":"t"},"id":"o1","session":"s"}`
 	h := newHouse(t, offline(t))
