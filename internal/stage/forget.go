@@ -81,7 +81,7 @@ func (s *store) rewriteErased() error {
 		return err
 	}
 	s.keys.close()
-	s.keys, s.known, s.flushers = keyFilter{}, layer{}, sync.Pool{}
+	s.keys, s.table, s.known, s.flushers = keyFilter{}, table{}, 0, sync.Pool{}
 	fresh := s.dir + newSuffix
 	if err := s.fs.RemoveAll(fresh); err != nil {
 		return err

@@ -3,8 +3,6 @@ package stage
 import (
 	"slices"
 	"sync"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // warmers is the number of concurrent lookups. They mostly wait for the disk.
@@ -19,8 +17,7 @@ func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, 
 		return
 	}
 	type pair struct {
-		key   string
-		value []byte
+		key, value []byte
 	}
 	var wg sync.WaitGroup
 	var read [warmers][]pair
@@ -31,7 +28,7 @@ func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, 
 				full = append(append(full[:0], spaceFold, byte(st.partition)), key...)
 				v, ok, fresh := s.peek(full)
 				if fresh {
-					read[w] = append(read[w], pair{string(full), v})
+					read[w] = append(read[w], pair{slices.Clone(full), v})
 				}
 				return v, ok
 			}
@@ -43,9 +40,7 @@ func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, 
 	wg.Wait()
 	for _, list := range read {
 		for _, p := range list {
-			if s.known.bytes < 2*flushBytes {
-				s.known.put(p.key, change{v: p.value})
-			}
+			s.remember(p.key, p.value, hashOf(p.key))
 		}
 	}
 }
@@ -53,13 +48,11 @@ func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, 
 // peek is like get, but does not change the store. So several goroutines may call it while the stage's loop waits for
 // them. fresh reports whether the value comes from the database.
 func (s *store) peek(key []byte) (v []byte, ok, fresh bool) {
-	hash := xxhash.Sum64(key)
-	for _, l := range [...]*layer{&s.pending, &s.sealed, &s.committed, &s.known} {
-		if v, ok, known := l.get(key, hash); known {
-			return v, ok, false
-		}
+	hash := hashOf(key)
+	if v, ok, known, _ := s.lookup(key, hash); known {
+		return v, ok, false
 	}
-	if s.keys.absentHash(hash) {
+	if s.keys.absent(hash) {
 		return nil, false, false
 	}
 	v, c, err := s.db.Get(key)

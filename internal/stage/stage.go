@@ -574,10 +574,10 @@ func (r *runtime) keep() error {
 func (r *runtime) commitSealed() error {
 	for _, p := range r.cfg.Partitions {
 		if r.cursors[p] != r.saved[p] {
-			r.store.sealed.put(string(cursorKey(p)), change{v: r.cursors[p].bytes()})
+			r.store.put(&r.store.sealed, cursorKey(p), change{v: r.cursors[p].bytes()})
 		}
 		if d := &r.decided[p]; d.dirty {
-			r.store.sealed.put(string(decidedKey(p)), change{v: d.bytes()})
+			r.store.put(&r.store.sealed, decidedKey(p), change{v: d.bytes()})
 			d.dirty = false
 		}
 	}

@@ -30,7 +30,10 @@ const (
 //   - sealed has earlier changes, whose entries are being published. They may be discarded too.
 //   - committed has committed changes. Most of them are soon overwritten. So they are written to the database together,
 //     once they are many or a second old. If the process dies, they are lost, and the stage folds their entries again.
-//   - known has values that were recently written to the database or read from it.
+//   - known has values that were recently written to the database or read from it. From time to time, values are
+//     dropped that were not read.
+//
+// The changes of all layers are in one table, see table.go.
 //
 // A scan first writes committed to the database. Then it reads the database together with view, a Pebble batch that has
 // the changes of sealed and pending. The iterator is used again as long as nothing changes. A search in an index makes
@@ -46,8 +49,8 @@ type store struct {
 	pending   layer
 	sealed    layer
 	committed layer
-	known     layer
-	spare     layer            // empty layer, whose map is used for the next changes
+	table     table            // the changes of these layers, and the known values
+	known     int              // approximate memory of the known values
 	keys      keyFilter        // the keys that the database may have
 	view      *pebble.Batch    // changes of sealed and pending, for scans; nil until the first scan after a commit
 	it        *pebble.Iterator // iterator over the database and view; nil if there is none
@@ -100,7 +103,8 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{db: db, dir: dir, fs: fs, key: key, flushed: time.Now()}
+	s := &store{db: db, dir: dir, fs: fs, key: key, flushed: time.Now(), sealed: layer{slot: 1},
+		committed: layer{slot: slotStored}}
 	if err := s.checkFormat(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -183,7 +187,7 @@ func (s *store) checkFormat() (err error) {
 	if s.format == 0 {
 		s.format = stateFormat
 		s.keys.now = newFilter(filterKeys)
-		s.keys.wrote(string(formatKey))
+		s.keys.wrote(hashOf(formatKey))
 		return s.db.Set(formatKey, []byte{stateFormat}, pebble.NoSync)
 	}
 	var keys uint64
@@ -207,46 +211,13 @@ func (s *store) commit() error {
 	return s.joined()
 }
 
-// seal moves the pending changes to sealed. Later changes become pending.
-func (s *store) seal() {
-	s.keep(s.sealed.add(&s.pending))
-	s.pending = layer{}
-}
-
-// keep stores an empty layer in spare, so that the next changes use its map.
-func (s *store) keep(l layer) {
-	if l.entries != nil {
-		s.spare = l
-	}
-}
-
 // change adds a pending change of a key.
-func (s *store) change(key []byte, c change) {
-	if s.pending.entries == nil {
-		spare := s.spare
-		spare.ranges, s.spare = s.pending.ranges, layer{}
-		s.pending = spare
-	}
-	s.pending.put(string(key), c)
-}
+func (s *store) change(key []byte, c change) { s.put(&s.pending, key, c) }
 
 // commitSealed is like commit, but commits only the sealed changes. The pending changes stay pending.
 func (s *store) commitSealed() error {
 	s.join(&s.sealed)
 	return s.joined()
-}
-
-// join moves the changes of a layer to committed.
-func (s *store) join(l *layer) {
-	if l.empty() {
-		return
-	}
-	for _, r := range l.ranges {
-		s.known.drop(r)
-	}
-	s.known.ranges = nil
-	s.keep(s.committed.add(l))
-	*l = layer{}
 }
 
 // joined completes a commit. It writes the committed changes to the database if they are many, old, or soon needed.
@@ -283,7 +254,7 @@ func (s *store) flush() error {
 	if f == nil {
 		f = &flusher{b: s.db.NewBatchWithSize(s.committed.size(), pebble.WithMaxRetainedSizeBytes(memTable/2))}
 	}
-	if err := s.committed.write(f.b, &s.keys, &f.sorted); err != nil {
+	if err := s.write(&s.committed, f.b, &s.keys, &f.sorted); err != nil {
 		return errors.Join(err, f.b.Close())
 	}
 	if err := f.b.Commit(pebble.NoSync); err != nil {
@@ -291,15 +262,8 @@ func (s *store) flush() error {
 	}
 	f.b.Reset()
 	s.flushers.Put(f)
-	for k, e := range s.committed.entries {
-		if !e.deleted {
-			s.keys.wrote(k)
-		}
-	}
+	s.written()
 	s.keys.swap(s.db)
-	s.keep(s.known.emptied())
-	s.known, s.committed = s.committed, layer{}
-	s.known.ranges = nil
 	return nil
 }
 
@@ -389,7 +353,7 @@ func (s *store) delete(key []byte) error {
 func (s *store) discards() int { return s.drops }
 
 func (s *store) deleteRange(from, to []byte) error {
-	s.pending.drop(span{from, to})
+	s.drop(&s.pending, span{from, to})
 	if s.view == nil {
 		return nil
 	}

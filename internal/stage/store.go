@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
 
 	"lazaret/pkg/position"
@@ -14,13 +13,15 @@ import (
 
 func (s *store) get(key []byte) ([]byte, bool, error) {
 	s.work.Gets++
-	hash := xxhash.Sum64(key)
-	for _, l := range [...]*layer{&s.pending, &s.sealed, &s.committed, &s.known} {
-		if v, ok, known := l.get(key, hash); known {
-			return v, ok, nil
+	hash := hashOf(key)
+	v, ok, known, r := s.lookup(key, hash)
+	if known {
+		if r != nil {
+			r.used = true
 		}
+		return v, ok, nil
 	}
-	if s.keys.absentHash(hash) {
+	if s.keys.absent(hash) {
 		return nil, false, nil
 	}
 	v, c, err := s.db.Get(key)
@@ -31,9 +32,7 @@ func (s *store) get(key []byte) ([]byte, bool, error) {
 		return nil, false, fmt.Errorf("reading stage state: %w", err)
 	}
 	out := append([]byte(nil), v...)
-	if s.known.bytes < 2*flushBytes {
-		s.known.put(string(key), change{v: out})
-	}
+	s.remember(key, out, hash)
 	return out, true, c.Close()
 }
 
@@ -48,7 +47,8 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	if s.view == nil {
 		s.view = s.db.NewIndexedBatch()
 		// Apply the changes in pending after those in sealed, because pending may delete keys that sealed sets.
-		err := errors.Join(s.sealed.write(s.view, nil, new([]entry)), s.pending.write(s.view, nil, new([]entry)))
+		err := errors.Join(s.write(&s.sealed, s.view, nil, new([]entry)),
+			s.write(&s.pending, s.view, nil, new([]entry)))
 		if err != nil {
 			return err
 		}
@@ -161,6 +161,7 @@ func (quietLogger) Fatalf(format string, args ...any) {
 // discard drops all changes since the last commit: the pending and the sealed ones.
 func (s *store) discard() error {
 	s.drops++
-	s.pending, s.sealed = layer{}, layer{}
+	s.undo(&s.pending)
+	s.undo(&s.sealed)
 	return s.closeView()
 }
