@@ -46,6 +46,14 @@ func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 		return nil, rejectf(CodeMalformed, "a batch may hold observations only: send %q events one by one",
 			clip(string(kind)))
 	}
+	if out := quickBatch(body); out != nil {
+		return out, nil
+	}
+	return slowBatch(body)
+}
+
+// slowBatch is ParseBatch for all forms of JSON.
+func slowBatch(body []byte) ([]BatchEvent, *RejectError) {
 	d := jsontext.NewDecoder(bytes.NewReader(body))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '[' {
 		return nil, rejectf(CodeMalformed, "the body is not a CloudEvents JSON batch, which is an array of events")
@@ -121,9 +129,7 @@ func readBatchEvent(d *jsontext.Decoder, body []byte) (BatchEvent, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return BatchEvent{}, err
 	}
-	plain = plain && string(version) == `"1.0"` && len(id) > 2 && id[0] == '"' && !bytes.Contains(id, []byte{'\\'}) &&
-		len(data) > 0 && (contentType == nil || string(contentType) == `"application/json"`)
-	if plain {
+	if plain && plainElement(version, id, data, contentType) {
 		return BatchEvent{ID: string(id[1 : len(id)-1]), Data: data}, nil
 	}
 	return batchEvent(bytes.Clone(body[from:d.InputOffset()])), nil

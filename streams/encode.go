@@ -36,11 +36,14 @@ var writers = sync.Pool{New: func() any { return new(writer) }}
 const maxWriter = 64 << 10
 
 // encode returns the encoding of a body, or nil if the body's own encoder cannot encode it.
-func encode(a appender) []byte {
+func encode(a appender) []byte { return withWriter(a.appendJSON) }
+
+// withWriter returns what write wrote, or nil if write returned false.
+func withWriter(write func(w *writer) bool) []byte {
 	w := writers.Get().(*writer)
 	w.b, w.bad = w.b[:0], false
 	var out []byte
-	if a.appendJSON(w) {
+	if write(w) {
 		out = bytes.Clone(w.b)
 	}
 	if cap(w.b) <= maxWriter {
@@ -195,15 +198,39 @@ func (w *writer) head(h *EntryHead) {
 func (w *writer) block(b *BlockEntry) {
 	w.object(func() {
 		w.str("type", b.Type)
-		w.name("text")
-		w.quote(b.Text)
-		f := &b.Features
-		if f.Version != 0 || !reflect.ValueOf(f).Elem().IsZero() {
-			w.name("features")
-			w.object(func() { w.features(f) })
+		if b.Encoded != nil {
+			if b.Type != "" {
+				w.b = append(w.b, ',')
+			}
+			w.b = append(w.b, b.Encoded...)
+		} else {
+			w.analyzed(b.Text, &b.Features)
 		}
 		w.flag("instructs", b.Instructs)
 	})
+}
+
+// analyzed writes the text of a block and its features.
+func (w *writer) analyzed(content string, f *text.Features) {
+	w.name("text")
+	w.quote(content)
+	if f.Version != 0 || !reflect.ValueOf(f).Elem().IsZero() {
+		w.name("features")
+		w.object(func() { w.features(f) })
+	}
+}
+
+// EncodeBlock returns the value of BlockEntry.Encoded for a text and its features. It is nil if they have no encoding.
+func EncodeBlock(content string, f *text.Features) []byte {
+	b := withWriter(func(w *writer) bool {
+		w.b = append(w.b, '{')
+		w.analyzed(content, f)
+		return !w.bad
+	})
+	if b == nil {
+		return nil
+	}
+	return b[1:]
 }
 
 func (w *writer) features(f *text.Features) {

@@ -79,6 +79,11 @@ func TestObservationsAreEncodedAsByTheCodec(t *testing.T) {
 	for n := range 8000 {
 		var e ObservationEntry
 		fill(r, reflect.ValueOf(&e).Elem(), 1+n%4)
+		for i := range e.Blocks {
+			if b := &e.Blocks[i]; r.IntN(2) == 0 {
+				b.Encoded = EncodeBlock(b.Text, &b.Features)
+			}
+		}
 		want, err := json.Marshal(&e, codecOptions)
 		got := encode(&e)
 		switch {

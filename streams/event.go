@@ -109,6 +109,9 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 	if e == nil {
 		return nil, rejectf(CodeUnknownKind, "unknown event kind %q", a.Kind)
 	}
+	if o, ok := e.(*Observation); ok && o.quick(body) {
+		return checked(a, ceID, e)
+	}
 	if err := UnmarshalExact(body, e); err != nil {
 		r := rejectf(CodeMalformed, "the body is not a JSON %s event: %v", a.Kind, DescribeJSON(err))
 		r.ID, r.Session = peek(body)
@@ -117,6 +120,11 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 		}
 		return nil, r
 	}
+	return checked(a, ceID, e)
+}
+
+// checked returns an event if it passes checkEvent, and otherwise a *RejectError.
+func checked(a Address, ceID string, e Event) (Event, error) {
 	h := e.head()
 	if err := checkEvent(a, ceID, h, e); err != nil {
 		var r *RejectError

@@ -60,6 +60,9 @@ type BlockEntry struct {
 	// Derived holds a value that readers in this process derive from Text. The first reader stores it, so that others
 	// need not derive it again. It is nil if another process made the entry. Entries with the same text may share it.
 	Derived *atomic.Value `json:"-"`
+	// Encoded is the result of EncodeBlock(Text, &Features), or nil. It is read-only, and entries with the same text share
+	// it, so that the text and its features are encoded once.
+	Encoded []byte `json:"-"`
 }
 
 func (e *Observation) check(Address) error {

@@ -7,6 +7,7 @@ import (
 
 	"lazaret/pkg/signals"
 	"lazaret/pkg/text"
+	"lazaret/streams"
 )
 
 // analyses caches the analyses of recently read contents. Agents read the same pages, files and tool results again and
@@ -32,12 +33,13 @@ type analyzed struct {
 	views     []text.View
 	instructs bool          // see signals.Instructs
 	derived   *atomic.Value // the sentinels' own analysis, see streams.BlockEntry; nil if not cached
+	encoded   []byte        // see streams.BlockEntry; nil if not cached
 }
 
 const (
 	// analyzedBytes is the estimated size in bytes at which the map `now` is full and becomes `old`. The cache has both
 	// maps, so its size is at most about twice this value.
-	analyzedBytes = 4 << 20
+	analyzedBytes = 5 << 20
 	// analyzedMost is the size in bytes of the largest content that is cached.
 	analyzedMost = 32 << 10
 )
@@ -69,12 +71,16 @@ func analyze(content string, derived *atomic.Value) (a analyzed) {
 	a.sum = sha256.Sum256([]byte(content))
 	a.features, a.views = text.AnalyzeViews(content)
 	a.instructs = signals.Instructs(a.views, a.features.HasHidden(), derived)
+	if derived != nil {
+		a.encoded = streams.EncodeBlock(content, &a.features)
+	}
 	return a
 }
 
 // put adds an analysis to the cache. The caller must hold mu.
 func (a *analyses) put(content string, of analyzed) {
 	size := 2048 + 2*len(content) + 8*len(of.features.Phrases.Hashes) + 96*len(of.features.Carriers)
+	size += len(of.encoded)
 	for _, v := range of.views {
 		size += len(v.Text) + len(v.Lines)
 	}

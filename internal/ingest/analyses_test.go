@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lazaret/pkg/text"
+	"lazaret/streams"
 )
 
 func TestARememberedAnalysisIsThatOfTheContent(t *testing.T) {
@@ -26,7 +27,7 @@ func TestARememberedAnalysisIsThatOfTheContent(t *testing.T) {
 					continue
 				}
 				f := text.Analyze(s)
-				want := analyzed{sha256.Sum256([]byte(s)), f, f.Views(s), true, got.derived}
+				want := analyzed{sha256.Sum256([]byte(s)), f, f.Views(s), true, got.derived, streams.EncodeBlock(s, &f)}
 				if got.derived == nil || !reflect.DeepEqual(got, want) {
 					t.Errorf("the analysis of %q is %+v, want %+v", s, got, want)
 				}

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"reflect"
@@ -66,6 +67,13 @@ func differs(a, b reflect.Value, at string) string {
 			if ok && f.Name == "Sum" {
 				if block.Text != "" && block.Sum != sha256.Sum256([]byte(block.Text)) {
 					return fmt.Sprintf("%s.Sum: %x is not that of the text", at, block.Sum)
+				}
+				continue
+			}
+			if ok && f.Name == "Encoded" {
+				if want := streams.EncodeBlock(block.Text, &block.Features); block.Encoded != nil &&
+					!bytes.Equal(block.Encoded, want) {
+					return fmt.Sprintf("%s.Encoded: %s, not %s", at, block.Encoded, want)
 				}
 				continue
 			}

@@ -57,6 +57,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 		}
 		text := ready.blocks[i]
 		be.Features, be.Views, be.Sum, be.Derived = text.features, text.views, text.sum, text.derived
+		be.Encoded = text.encoded
 		e.Blocks = append(e.Blocks, be)
 		from, of, src := a.Origin, quality, source
 		var parents []streams.Parent
