@@ -110,6 +110,21 @@ func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
 	return r, again(st, project, r)
 }
 
+// beliefRef returns the reference to the belief with an id. ok is false if there is none. It reads less than belief.
+func (f *Fold) beliefRef(st *stage.State, project, id string) (ref streams.BeliefRef, ok bool, err error) {
+	v, ok, err := st.Get(stage.Key(keyBelief, project, id))
+	if err != nil || !ok {
+		return ref, false, err
+	}
+	if len(v) > 0 && v[0] == shortRecord {
+		_, err = readShort(id, v, &ref)
+		return ref, err == nil, err
+	}
+	var r record
+	err = readRecord(id, v, &r)
+	return r.Ref, err == nil, err
+}
+
 // cited returns a reference to the belief for the entry of an event that cites it.
 func (r *record) cited() streams.BeliefRef {
 	b := r.Ref

@@ -111,12 +111,12 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 		return streams.ClaimEntry{}, err
 	}
 	c := streams.ClaimEntry{Kind: beliefs.Content, Quality: q, Block: block, Repeats: seen.count, FirstSeen: seen.first}
-	old, err := f.belief(st, a.Project, id)
+	old, ok, err := f.beliefRef(st, a.Project, id)
 	if err != nil {
 		return c, err
 	}
-	if old != nil {
-		c.Belief = old.Ref
+	if ok {
+		c.Belief = old
 		c.Belief.Found = true
 		return c, nil
 	}

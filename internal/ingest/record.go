@@ -143,31 +143,18 @@ func readRecord(id string, v []byte, r *record) error {
 		}
 		return nil
 	}
-	if len(v) < shortHead {
-		return errBadRecord
+	*r = record{Count: 1}
+	text, err := readShort(id, v, &r.Ref)
+	if err != nil {
+		return err
 	}
-	*r = record{Ref: streams.BeliefRef{ID: id, Found: true, Kind: beliefs.ClaimKind(v[1]),
-		Axes: beliefs.Axes{Truth: beliefs.Truth(v[2]), Retrieval: beliefs.Retrieval(v[3]),
-			Security: beliefs.Security(v[4]), Freshness: beliefs.Freshness(v[5])},
-		Sensitivity: beliefs.Sensitivity(v[6]), Scope: beliefs.Scope(v[7]), Quality: beliefs.Quality(v[8]),
-		Confidence: math.Float64frombits(binary.BigEndian.Uint64(v[9:]))},
-		At: time.Unix(0, int64(binary.BigEndian.Uint64(v[17:]))).UTC(), Intake: binary.BigEndian.Uint64(v[25:]),
-		Digest: "sha256:" + hex.EncodeToString(v[33:65]), Count: 1}
+	r.At, r.Intake = time.Unix(0, int64(binary.BigEndian.Uint64(v[17:]))).UTC(), binary.BigEndian.Uint64(v[25:])
+	r.Digest = "sha256:" + hex.EncodeToString(v[33:65])
 	if v[65]&shortSealed != 0 {
 		r.Seal = hex.EncodeToString(v[66:shortHead])
 	}
-	if v[65]&shortClassed != 0 {
-		r.Ref.Class = beliefs.Class(r.Ref.Kind, r.Ref.Quality, "")
-	}
-	text := string(v[shortHead:]) // one copy, which the fields share
-	var origin string
-	for _, s := range [...]*string{&origin, &r.Ref.Source, &r.Ref.Observation, &r.Ref.Namespace.User,
-		&r.Ref.Namespace.Session, &r.Agent, &r.Session, &r.Tool, &r.Content} {
-		n, size := binary.Uvarint(v[len(v)-len(text):])
-		if size <= 0 || n > uint64(len(text)-size) {
-			return errBadRecord
-		}
-		*s, text = text[size:size+int(n)], text[size+int(n):]
+	if text, err = readStrings(text, &r.Agent, &r.Session, &r.Tool, &r.Content); err != nil {
+		return err
 	}
 	if v[65]&shortIndexed != 0 {
 		if len(text) < 4 {
@@ -175,9 +162,46 @@ func readRecord(id string, v []byte, r *record) error {
 		}
 		r.Doc = binary.BigEndian.Uint32(v[len(v)-len(text):])
 	}
-	r.Ref.Origin = beliefs.Origin(origin)
 	r.adopt()
 	return nil
+}
+
+// readShort decodes the belief of a short record, and returns the rest of the record as a string.
+func readShort(id string, v []byte, ref *streams.BeliefRef) (rest string, err error) {
+	if len(v) < shortHead {
+		return "", errBadRecord
+	}
+	*ref = streams.BeliefRef{ID: id, Found: true, Kind: beliefs.ClaimKind(v[1]),
+		Axes: beliefs.Axes{Truth: beliefs.Truth(v[2]), Retrieval: beliefs.Retrieval(v[3]),
+			Security: beliefs.Security(v[4]), Freshness: beliefs.Freshness(v[5])},
+		Sensitivity: beliefs.Sensitivity(v[6]), Scope: beliefs.Scope(v[7]), Quality: beliefs.Quality(v[8]),
+		Confidence: math.Float64frombits(binary.BigEndian.Uint64(v[9:]))}
+	if v[65]&shortClassed != 0 {
+		ref.Class = beliefs.Class(ref.Kind, ref.Quality, "")
+	}
+	var origin string
+	rest, err = readStrings(string(v[shortHead:]), // one copy, which the fields share
+		&origin, &ref.Source, &ref.Observation, &ref.Namespace.User, &ref.Namespace.Session)
+	ref.Origin = beliefs.Origin(origin)
+	return rest, err
+}
+
+// readStrings reads strings with their lengths, and returns the rest of text.
+func readStrings(text string, fields ...*string) (rest string, err error) {
+	for _, s := range fields {
+		n, size := uvarint(text)
+		if size <= 0 || n > uint64(len(text)-size) {
+			return "", errBadRecord
+		}
+		*s, text = text[size:size+int(n)], text[size+int(n):]
+	}
+	return text, nil
+}
+
+// uvarint is binary.Uvarint for a string.
+func uvarint(s string) (uint64, int) {
+	var b [binary.MaxVarintLen64]byte
+	return binary.Uvarint(b[:copy(b[:], s)])
 }
 
 // noteAgain counts that the content of a belief was read again. The count has its own key, so that the record need not

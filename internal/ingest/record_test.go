@@ -153,10 +153,25 @@ func FuzzReadRecord(f *testing.F) {
 	v, _, _ := st.Get(stage.Key(keyBelief, "p", "b1"))
 	f.Add(v)
 	f.Add((&reading{Texts: []string{"a", "bc"}, Cut: true}).short())
+	long := plainRecord()
+	long.Ref.Staged = true // a short record cannot say so
+	if err := putRecord(st, "p", long); err != nil {
+		f.Fatal(err)
+	}
+	v, _, _ = st.Get(stage.Key(keyBelief, "p", "b1"))
+	f.Add(v)
 	f.Fuzz(func(t *testing.T, v []byte) {
 		r := new(record)
-		if readRecord("b1", v, r) == nil && len(v) > 0 && v[0] == shortRecord && r.Ref.ID != "b1" {
+		bad := readRecord("b1", v, r)
+		if bad == nil && len(v) > 0 && v[0] == shortRecord && r.Ref.ID != "b1" {
 			t.Fatal("another belief")
+		}
+		if err := st.Set(stage.Key(keyBelief, "p", "b1"), v); err != nil {
+			t.Fatal(err)
+		}
+		if ref, ok, err := new(Fold).beliefRef(st, "p", "b1"); bad == nil && (err != nil || !ok ||
+			!reflect.DeepEqual(ref, r.Ref)) {
+			t.Fatalf("the reference to %+v is read as %+v, %v", r, ref, err)
 		}
 		if rd, err := readReading(v); err == nil {
 			if back, err := readReading(rd.short()); err != nil || fmt.Sprint(*back) != fmt.Sprint(*rd) {
