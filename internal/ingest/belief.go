@@ -95,8 +95,11 @@ const previewLen = 240
 // beliefID returns a belief's id, a hash of parts. So the same parts give the same id in every process.
 func beliefID(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return "b" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))
+	return "b" + beliefEncoding.EncodeToString(sum[:10])
 }
+
+// beliefEncoding is base32 with lower-case letters.
+var beliefEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
 	v, ok, err := st.Get(stage.Key(keyBelief, project, id))

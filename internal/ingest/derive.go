@@ -212,7 +212,11 @@ func (f *Fold) noteOwn(st *stage.State, project, agent, content string, ft *text
 
 // notePhrases stores all phrases of a reading. They are removed together with the reading.
 func (f *Fold) notePhrases(st *stage.State, project string, by brought, fts []*text.Features) error {
-	v := append(by.bytes(), 0)
+	size := len(by.agent) + len(by.id) + len(by.origin) + 3
+	for _, ft := range fts {
+		size += 6 * len(ft.Phrases.Hashes)
+	}
+	v := append(append(make([]byte, 0, size), by.bytes()...), 0)
 	n := len(v)
 	for _, ft := range fts {
 		for _, h := range ft.Phrases.Hashes {

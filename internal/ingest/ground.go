@@ -196,10 +196,10 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 			return err
 		}
 	}
-	if err := st.Set(slot, []byte(h.ID)); err != nil {
+	if err := st.Give(slot, []byte(h.ID)); err != nil {
 		return err
 	}
-	if err := st.Set(counter, binary.BigEndian.AppendUint64(nil, n+1)); err != nil {
+	if err := st.Give(counter, binary.BigEndian.AppendUint64(nil, n+1)); err != nil {
 		return err
 	}
 	return st.Give(stage.Key(keyReading, project, h.Agent, h.ID), rd.short())

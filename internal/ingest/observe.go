@@ -3,7 +3,8 @@ package ingest
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"lazaret/internal/stage"
@@ -37,6 +38,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 		ev := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ToolResult, Source: "tool:" + o.Tool,
 			At: head.Time}}
 		ad := ev.Adopt()
+		e.Claims = make([]streams.ClaimEntry, 0, 2)
 		e.Claims = append(e.Claims, streams.ClaimEntry{Kind: beliefs.Envelope, Quality: beliefs.ToolResult, Block: -1,
 			Belief: streams.BeliefRef{ID: beliefID("envelope", a.Project, a.Agent, head.ID), Found: true,
 				Kind: beliefs.Envelope, Axes: ad.Axes, Scope: ad.Scope,
@@ -49,7 +51,12 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 	}
 	record := pol != nil && a.Origin == beliefs.OriginTool && pol.Record(o.Tool)
 	quality, ready := beliefs.QualityOf(a.Origin), f.prepared(m)
-	for i, b := range blocksOf(o) {
+	blocks := blocksOf(o)
+	if len(blocks) > 0 {
+		e.Blocks = make([]streams.BlockEntry, 0, len(blocks))
+		e.Claims = slices.Grow(e.Claims, len(blocks))
+	}
+	for i, b := range blocks {
 		be := streams.BlockEntry{Type: b.Type, Text: b.Text}
 		if b.Text == "" {
 			e.Blocks = append(e.Blocks, be)
@@ -166,8 +173,9 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			return err
 		}
 	}
-	for _, c := range e.Claims {
-		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1}
+	for i := range e.Claims {
+		c := &e.Claims[i]
+		var content, digest string
 		if c.Kind == beliefs.Content {
 			body, sum := e.Blocks[c.Block].Text, sums[c.Block]
 			if err := f.noteContent(st, project, sum, e.Time, c.Belief.Origin.External() || e.Origin.External()); err != nil {
@@ -188,16 +196,20 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 				}
 				continue
 			}
-			r.Content, r.Digest = streams.Clip(body, previewLen), streams.DigestOf(sum)
+			content, digest = streams.Clip(body, previewLen), streams.DigestOf(sum)
 			if err := keepText(st, project, c.Belief.ID, body); err != nil {
 				return err
 			}
-			if err := indexBelief(st, project, r, body, sum); err != nil {
+		} else {
+			content = "tool " + e.Tool + " returned, content blocks: " + strconv.Itoa(len(e.Blocks))
+			digest = streams.Digest([]byte(content))
+		}
+		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1,
+			Content: content, Digest: digest}
+		if c.Kind == beliefs.Content {
+			if err := indexBelief(st, project, r, e.Blocks[c.Block].Text, sums[c.Block]); err != nil {
 				return err
 			}
-		} else {
-			r.Content = fmt.Sprintf("tool %s returned, content blocks: %d", e.Tool, len(e.Blocks))
-			r.Digest = streams.Digest([]byte(r.Content))
 		}
 		r.Seal = r.Ref.Seal(r.Digest)
 		r.adopt()
@@ -289,7 +301,8 @@ type sighting struct {
 }
 
 func contentKey(project string, sum [32]byte) []byte {
-	return append(stage.Key(keyContent, project, ""), sum[:16]...)
+	k := append(make([]byte, 0, 2+len(project)+16), keyContent)
+	return append(append(append(k, project...), 0), sum[:16]...)
 }
 
 // content returns the sighting of a content, or a zero one. It is stored in 16 bytes, or 17 if foreign is set.

@@ -28,9 +28,16 @@ var errBadRecord = errors.New(
 
 // adopt sets those fields of a new record that follow from its other fields.
 func (r *record) adopt() {
-	r.Evidence = beliefs.EvidenceSet{{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source,
-		At: r.At}}
-	r.Adopted = beliefs.Adoption{Adopted: true, Axes: r.Ref.Axes, Quality: r.Ref.Quality, Confidence: r.Ref.Confidence,
+	r.Evidence, r.Adopted = beliefs.EvidenceSet{r.evidence()}, r.adoption()
+}
+
+// evidence and adoption return what adopt sets.
+func (r *record) evidence() beliefs.Evidence {
+	return beliefs.Evidence{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source, At: r.At}
+}
+
+func (r *record) adoption() beliefs.Adoption {
+	return beliefs.Adoption{Adopted: true, Axes: r.Ref.Axes, Quality: r.Ref.Quality, Confidence: r.Ref.Confidence,
 		Scope: r.Ref.Scope}
 }
 
@@ -55,15 +62,12 @@ func (r *record) plain() bool {
 			return false
 		}
 	}
-	var is record
-	is.Ref, is.At = r.Ref, r.At
-	is.adopt()
-	have, want := r.Evidence[0], is.Evidence[0]
+	have, want := r.Evidence[0], r.evidence()
 	if !have.At.Equal(want.At) || !time.Unix(0, r.At.UnixNano()).Equal(r.At) {
 		return false
 	}
 	have.At = want.At
-	if have != want || r.Adopted != is.Adopted {
+	if have != want || r.Adopted != r.adoption() {
 		return false
 	}
 	sum, ok := strings.CutPrefix(r.Digest, "sha256:")
@@ -87,8 +91,12 @@ const (
 
 // isHex reports whether s is the lower-case hex form of n bytes.
 func isHex(s string, n int) bool {
-	b, err := hex.DecodeString(s)
-	return err == nil && len(b) == n && hex.EncodeToString(b) == s
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return len(s) == 2*n
 }
 
 // putRecord stores a belief's record.
@@ -105,11 +113,10 @@ func putRecord(st *stage.State, project string, r *record) error {
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(ref.Confidence))
 	b = binary.BigEndian.AppendUint64(b, uint64(r.At.UnixNano()))
 	b = binary.BigEndian.AppendUint64(b, r.Intake)
-	sum, err := hex.DecodeString(r.Digest[len("sha256:"):])
+	b, err := hex.AppendDecode(b, []byte(r.Digest[len("sha256:"):]))
 	if err != nil {
 		return err
 	}
-	b = append(b, sum...)
 	var flags byte
 	var seal [sealSize]byte
 	if r.Seal != "" {
@@ -217,7 +224,7 @@ func (f *Fold) noteAgain(st *stage.State, project, id string, at time.Time) erro
 		n = binary.BigEndian.Uint64(v)
 	}
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16), n+1)
-	return st.Set(key, binary.BigEndian.AppendUint64(b, uint64(at.UnixNano())))
+	return st.Give(key, binary.BigEndian.AppendUint64(b, uint64(at.UnixNano())))
 }
 
 // again reads what noteAgain counted into the fields again and readAt of r: how often the content was read again, and
