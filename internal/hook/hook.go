@@ -105,6 +105,8 @@ type handler struct {
 	send    func(ctx context.Context, subject string, body []byte) error
 	// rejected joins the errors of rejected observations.
 	rejected error
+	// importedBy has the places of the files that memory files import, see isImported. It is nil until it is needed.
+	importedBy map[string]bool
 }
 
 func (h *handler) head(id string) streams.Head {

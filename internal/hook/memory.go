@@ -154,7 +154,8 @@ func (h *handler) below(folder string) (files []string) {
 // maxLinks is the maximum number of symbolic links that memoryFile follows.
 const maxLinks = 16
 
-// memoryFile returns the memory file that a path names, itself or by symbolic links, or "".
+// memoryFile returns the memory file that a path names, itself or by symbolic links, or "". A file that a memory file
+// imports is one, too.
 func (h *handler) memoryFile(file string) string {
 	if file == "" || shell.IsMemoryFile(file) || h.cfg.Read == nil {
 		if shell.IsMemoryFile(file) {
@@ -181,6 +182,9 @@ func (h *handler) memoryFile(file string) string {
 			return name
 		}
 		to, err := os.Readlink(at)
+		if err != nil && h.isImported(at) {
+			return name
+		}
 		if err != nil {
 			return ""
 		}
@@ -240,11 +244,15 @@ func nonEmpty(in []string) (out []string) {
 
 // input has the fields of tool inputs that name a source or destination.
 type input struct {
-	File, Notebook, URL, Query, Command, Content, New, Source, Fact string
+	File, Notebook, URL, Query, Command, Content, Old, New, Source, Fact string
 
-	Edits []struct {
-		New string `json:"new_string"`
-	}
+	Edits []replacement
+}
+
+// replacement replaces a part of a file.
+type replacement struct {
+	Old string `json:"old_string"`
+	New string `json:"new_string"`
 }
 
 func (h *handler) input() (in input) {
@@ -260,6 +268,7 @@ func (h *handler) input() (in input) {
 		{&in.File, []string{"file_path", "absolute_path", "target_file", "path"}}, {&in.Notebook, []string{"notebook_path"}},
 		{&in.URL, []string{"url"}}, {&in.Query, []string{"query"}}, {&in.Command, []string{"command"}},
 		{&in.Content, []string{"content", "contents"}}, {&in.New, []string{"new_string"}},
+		{&in.Old, []string{"old_string"}},
 		{&in.Source, []string{"new_source"}}, {&in.Fact, []string{"fact"}},
 	} {
 		for _, name := range f.names {

@@ -170,15 +170,19 @@ const namedPrefix = "named-"
 // maxNamed is the maximum number of paths of a prompt that are stored.
 const maxNamed = 32
 
-// noteNamed stores the paths in a prompt of the user that lead out of the project's folder to ordinary files. It
-// stores only hashes. A prompt with a negation, a deferral or a condition ends all permissions and gives none.
+// noteNamed stores the paths in a prompt of the user that lead out of the project's folder to ordinary files, if the
+// prompt asks to write there: "save it as /tmp/x.csv". It stores only hashes. A prompt with a negation, a deferral or a
+// condition ends all permissions and gives none.
 func (h *handler) noteNamed(prompt string) error {
-	var paths []string
+	wishes := intent.ReadWishes(prompt)
+	if err := h.noteImports(wishes); err != nil {
+		return err
+	}
 	if intent.HoldsBack(prompt) {
 		return h.st.drop(namedPrefix)
 	}
-	for _, w := range strings.Fields(prompt) {
-		w = strings.TrimRight(strings.TrimLeft(w, quotes), quotes+".")
+	var paths []string
+	for _, w := range wishes.Outputs {
 		if strings.HasPrefix(w, "/") || strings.HasPrefix(w, "~/") || strings.HasPrefix(w, "../") {
 			paths = append(paths, w)
 		}
@@ -196,12 +200,11 @@ func (h *handler) noteNamed(prompt string) error {
 	return nil
 }
 
-// quotes are characters around a path in a prompt.
-const quotes = "\"'`“”‘’()[]<>,;:!?"
+func namedFile(place string) string { return namedPrefix + placeHash(place) }
 
-func namedFile(place string) string {
+func placeHash(place string) string {
 	sum := sha256.Sum256([]byte(place))
-	return namedPrefix + hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:16])
 }
 
 // namedOutside reports whether the user named a file outside the project's folder, or a folder above it, and the file

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,7 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 	name := fmt.Sprintf("%s-%020d-%s", key, time.Now().UnixNano(), client.NewID())
 	action := &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: h.catalogue(),
 		Loads: h.loads(written)}
-	outside := h.outside()
+	outside := cmp.Or(h.outside(), h.addsImport(written))
 	if outside != "" {
 		level := beliefs.L4
 		action.Level = &level

@@ -36,7 +36,7 @@ var changeVerbs = func() map[string]verb {
 			verb{direct: true}},
 		{"write create draft", verb{direct: true, into: true}},
 		{"make generate", verb{direct: true}},
-		{"add append insert put paste include merge", verb{into: true}},
+		{"add append insert put paste include import merge", verb{into: true}},
 		{"note record document save store remember memorize memorise mention state list describe explain",
 			verb{into: true, in: true}},
 		{"remove delete strip cut", verb{from: true}},
@@ -70,6 +70,7 @@ var (
 	locators = text.Set(`a an the our my your this file project project's projects repo repo's repository's root existing
 		new end top bottom beginning start of main`)
 	relations = text.Set("for on about of with to from by at as per following using matching covering in into")
+	outward   = text.Set("to into in onto as at under inside and")
 	saying    = text.Set("say note mention state explain tell remind describe document record include reflect")
 	// follows are words that may follow the name of a file in a request.
 	follows = text.Set(`with so and for about on as please too now again accordingly because since at by using
@@ -94,11 +95,11 @@ var (
 // request, take the request back.
 func (s *Said) asksForLoaded(file string) bool {
 	for i := len(s.Texts) - 1; i >= max(0, len(s.Texts)-maxOrders); i-- {
-		paths, inert := changedPaths(s.Texts[i])
-		if slices.ContainsFunc(paths, func(p string) bool { return samePath(p, file) }) {
+		w := ReadWishes(s.Texts[i])
+		if slices.ContainsFunc(w.Changed, func(p string) bool { return samePath(p, file) }) {
 			return true
 		}
-		if !inert {
+		if !w.Inert {
 			return false
 		}
 	}
@@ -121,154 +122,12 @@ func samePath(said, file string) bool {
 	return path.IsAbs(file) && !path.IsAbs(said) && !strings.HasPrefix(said, "..") && strings.HasSuffix(file, "/"+said)
 }
 
-// changedPaths returns the paths of the files that a message asks to change. inert is set if the message neither asks
-// for another change nor takes anything back.
-func changedPaths(said string) (paths []string, inert bool) {
-	rows := strings.FieldsFunc(said, func(r rune) bool { return strings.ContainsRune("\r\n\u2028\u2029", r) })
-	rows = slices.DeleteFunc(rows, func(row string) bool { return strings.TrimSpace(row) == "" })
-	if len(said) > maxRequest {
-		return nil, false
-	}
-	if len(rows) == 1 {
-		if note, ok := strings.CutPrefix(strings.TrimSpace(said), "# "); ok { // the sign with which Claude Code adds a memory
-			return []string{"CLAUDE.md"}[:btoi(plainContent(strings.Fields(note)))], false
-		}
-	}
-	inert, list := true, false
-	for n, row := range rows {
-		if list && strings.ContainsAny(strings.TrimSpace(row)[:1], "-*+0123456789") {
-			if !plainContent(strings.Fields(row)) {
-				return nil, false
-			}
-			continue
-		}
-		list = false
-		words, ok := tokens(row)
-		if !ok {
-			return nil, false
-		}
-		for from := 0; from < len(words); {
-			to := from + 1
-			for to < len(words) && !strings.ContainsAny(words[to-1][len(words[to-1])-1:], ".;!?") {
-				to++
-			}
-			c := change{raw: words[from:to]}
-			is := c.read()
-			// A colon gives the rest of the row to the file, and the list that follows.
-			if c.colon {
-				c.content, to, list = append(slices.Clip(c.content), words[to:]...), len(words), true
-			}
-			if is == cited || HoldsBack(strings.Join(c.outside(), " ")) || !plainContent(c.content) ||
-				is == unclear && (len(paths) > 0 || to-from < leastRemark || n+1 < len(rows)) {
-				return nil, false
-			}
-			paths, inert = append(paths, c.paths...), inert && is == understoodAll && !c.changes
-			from = to
-		}
-	}
-	return paths, inert
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// plainContent reports whether the text that the user wants to have in a file has no words that may take the request
-// back.
-func plainContent(words []string) bool {
-	first := false
-	for i, w := range words {
-		w = strings.Trim(plainWord(w), apostrophes+"\"`*()-")
-		if retracts[w] || besides[w] && HoldsBack(strings.Join(words[i+1:], " ")) {
-			return false
-		}
-		first = first || w == "i" || w == "me" || w == "my" || strings.HasPrefix(w, "i'") || strings.HasPrefix(w, "i’")
-	}
-	return !first || !HoldsBack(strings.Join(words, " "))
-}
-
-// Words in the place of a quotation, and of a part of a row that is not understood.
-const (
-	quoted = "\x00"
-	opaque = "\x01"
-)
-
-// tokens returns the words of a row. A quotation is one word: the path in it, or quoted. A sign or bracket that is not
-// understood is opaque. ok is false if the row quotes somebody else as a whole.
-func tokens(row string) (words []string, ok bool) {
-	row = strings.TrimSpace(row)
-	if strings.HasPrefix(row, ">") || strings.HasPrefix(row, "```") || strings.HasPrefix(row, "|") {
-		return nil, false
-	}
-	for row != "" {
-		if open, size, closing := quotation(row); closing != "" {
-			end := strings.Index(row[size:], closing)
-			word := opaque
-			rest := ""
-			if end >= 0 {
-				inner := row[size : size+end]
-				rest = row[size+end+len(closing):]
-				word = quoted
-				if _, is := fileName(inner); is && !strings.ContainsAny(inner, " \t") && open != "(" {
-					word = inner
-				} else if open == "(" && HoldsBack(inner) {
-					word = opaque
-				}
-			}
-			n := strings.IndexAny(rest, " \t")
-			if n < 0 {
-				n = len(rest)
-			}
-			if open == "(" && word == quoted && len(words) > 0 { // an aside
-				words[len(words)-1] += rest[:n]
-			} else {
-				words = append(words, word+rest[:n])
-			}
-			row = strings.TrimSpace(rest[n:])
-			continue
-		}
-		n := strings.IndexAny(row, " \t")
-		if n < 0 {
-			n = len(row)
-		}
-		w := row[:n]
-		if strings.ContainsAny(w, "\"“”„«»‹›()[]{}<>|*`–—\x00\x01") || w[0] == '-' || w[0] == '#' {
-			w = opaque + w[len(strings.TrimRight(w, ".,;:!?")):]
-		}
-		words, row = append(words, w), strings.TrimSpace(row[n:])
-	}
-	return words, true
-}
-
-// quotation returns the sign with which a text begins, its length, and the sign that ends the quotation. The last is
-// empty if the text begins with no quotation.
-func quotation(s string) (open string, size int, closing string) {
-	for _, q := range []string{"\"\"", "“”", "„“", "«»", "‘’", "''", "``", "()"} {
-		r := []rune(q)
-		if strings.HasPrefix(s, string(r[0])) {
-			return string(r[0]), len(string(r[0])), string(r[1])
-		}
-	}
-	return "", 0, ""
-}
-
-// fileName returns the path in a word, if the word looks like one. A name needs an ending or a folder.
-func fileName(raw string) (file string, ok bool) {
-	w := strings.TrimPrefix(strings.TrimRight(raw, ".,;:!?"), "@")
-	if w == "" || strings.Contains(w, "://") || strings.ContainsAny(w, "\x00\x01") {
-		return "", false
-	}
-	end := strings.TrimLeft(path.Ext(path.Base(w)), ".")
-	return w, end != "" && strings.Trim(end, "0123456789") != "" || strings.Contains(w, "/") && len(w) > 1
-}
-
 // change is a sentence that may ask for a change of a file.
 type change struct {
 	raw, low []string
 	paths    []string
+	outputs  []string
+	named    []string // the files in the parts that ask for a change of a file
 	content  []string // the words of the text for a file
 	cut      int      // the index in raw at which content begins, or 0
 	colon    bool     // the content begins after a colon
@@ -325,7 +184,9 @@ func (c *change) read() sense {
 		from := i + 1
 		for i++; i < len(low) && !(c.begins(i) && (openers[low[i-1]] || strings.HasSuffix(c.raw[i-1], ","))); i++ {
 		}
+		c.output(from, i)
 		if c.changes = c.changes || !inert[low[from-1]]; c.asks(low[from-1], from, i) {
+			c.named = append(c.named, c.raw[from:i]...)
 			if c.cut > 0 {
 				c.content = c.raw[c.cut:]
 				return understoodAll
@@ -408,6 +269,20 @@ func (c *change) asks(word string, from, to int) bool {
 	return false
 }
 
+// output adds the paths of a part of the sentence that are the object of its verb or follow a word of direction.
+func (c *change) output(from, to int) {
+	for i := from; i < to; i++ {
+		j := i
+		for j > from && locators[c.low[j-1]] {
+			j--
+		}
+		directed := j == from || j > from && outward[c.low[j-1]] && (j < from+2 || !complemented[c.low[j-2]])
+		if file, ok := fileName(c.raw[i]); ok && directed {
+			c.outputs = append(c.outputs, file)
+		}
+	}
+}
+
 // object reports whether the words between a verb and a preposition at the index at are an object that fits.
 func (c *change) object(v verb, prep string, from, at int) bool {
 	object := c.low[from:at]
@@ -426,7 +301,7 @@ func (c *change) object(v verb, prep string, from, at int) bool {
 		}
 	}
 	short := len(object) == 0 || len(object) == 1 && slices.Contains([]string{"down", "it", "this", "these", "them",
-		"that", quoted}, object[0])
+		"that", quoted}, object[0]) || len(object) == 1 && strings.ContainsAny(object[0], "./@")
 	switch prep {
 	case "to", "into", "onto":
 		return v.into
