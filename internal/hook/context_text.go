@@ -283,6 +283,9 @@ func (h *handler) heard(ctx context.Context) error {
 		origin, words, source = beliefs.OriginTool, e.Message, "mcp:"+e.Server
 	case fileRead:
 		origin, words, source = beliefs.OriginDocument, strings.Join(h.words(), "\n"), e.File
+		if !h.document(e.File) {
+			origin = beliefs.OriginTool
+		}
 	}
 	if words == "" {
 		return h.flush(ctx)

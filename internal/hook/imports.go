@@ -117,8 +117,7 @@ func (h *handler) read(file string) string {
 	return string(b)
 }
 
-// isImported reports whether a memory file of the project imports the file at one of the places, itself or by files that
-// it imports.
+// isImported reports whether a memory file imports a file, itself or by files that it imports.
 func (h *handler) isImported(file string) bool {
 	if h.importedBy == nil {
 		h.importedBy = h.allImported()
@@ -126,8 +125,8 @@ func (h *handler) isImported(file string) bool {
 	return slices.ContainsFunc(h.places(file), func(place string) bool { return place != "" && h.importedBy[place] })
 }
 
-// allImported returns the places of the files that memory files import: those in the project's folder, in the folders in
-// it and above it, and in the user's home.
+// allImported returns the places of the files that memory files import. The memory files are those in the project's
+// folder, in the folders in it and above it, and in the user's home.
 func (h *handler) allImported() map[string]bool {
 	found := make(map[string]bool)
 	if h.cfg.Read == nil || h.e.CWD == "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,7 +176,7 @@ const maxNamed = 32
 // condition ends all permissions and gives none.
 func (h *handler) noteNamed(prompt string) error {
 	wishes := intent.ReadWishes(prompt)
-	if err := h.noteImports(wishes); err != nil {
+	if err := errors.Join(h.noteImports(wishes), h.noteRead(prompt)); err != nil {
 		return err
 	}
 	if intent.HoldsBack(prompt) {
@@ -199,6 +200,9 @@ func (h *handler) noteNamed(prompt string) error {
 	}
 	return nil
 }
+
+// quotes are characters around a path in a prompt.
+const quotes = "\"'`“”‘’()[]<>,;:!?"
 
 func namedFile(place string) string { return namedPrefix + placeHash(place) }
 

@@ -167,6 +167,11 @@ func (h *handler) returned(ctx context.Context) (*Answer, error) {
 		return nil, fmt.Errorf("reading the hook's state: %w", err)
 	}
 	origin := h.origin()
+	if h.e.tool() == "Bash" && !h.e.mcp {
+		if err := h.noteWritten(h.input().Command, origin == beliefs.OriginDocument); err != nil {
+			return nil, fmt.Errorf("storing which files the command wrote: %w", err)
+		}
+	}
 	err = h.observe(ctx, origin, h.e.Tool, action, cmp.Or(h.place(), h.subagent()),
 		[]streams.Block{{Text: strings.Join(h.words(), "\n")}})
 	if action != "" {
@@ -234,9 +239,12 @@ func (h *handler) origin() beliefs.Origin {
 		return beliefs.OriginTool
 	}
 	if line := h.input().Command; h.e.tool() == "Bash" && shell.Kind(line) != shell.Other && !shell.Remote(line) {
-		return beliefs.OriginDocument // what it prints is in files, or comes from programs of the folder
+		return h.documentOr(h.words()) // what it prints is in files, or comes from programs of the folder
 	}
-	return originOf(h.e.tool())
+	if origin := originOf(h.e.tool()); origin != beliefs.OriginDocument {
+		return origin
+	}
+	return h.documentOr(h.words())
 }
 
 // originOf returns the origin of a tool's result, by the tool's Claude Code name.

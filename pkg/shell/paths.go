@@ -7,6 +7,8 @@ type Path struct {
 	// Names are the paths that the word may mean, with the folders to which the line may have changed before. They are
 	// not cleaned, since a folder in them may be a link.
 	Names []string
+	// Program is the name of the program, or "" for the file of a redirection.
+	Program string
 	// Write is set if a program may change the file, or run it.
 	Write bool
 	// Pattern is set if the shell expands the word to the names of files.
@@ -49,7 +51,7 @@ func (p *paths) command(c simple) {
 	for _, r := range c.redirects {
 		p.inner(r.to)
 		if r.op != "<<" {
-			p.add(r.to, r.op == ">")
+			p.add("", r.to, r.op == ">")
 		}
 	}
 	for _, t := range c.words {
@@ -68,7 +70,7 @@ func (p *paths) command(c simple) {
 	switch {
 	case name == "cd" || name == "pushd":
 		for _, t := range operands(args) {
-			p.add(t, false)
+			p.add(name, t, false)
 		}
 		p.cd(operands(args))
 		return
@@ -82,10 +84,10 @@ func (p *paths) command(c simple) {
 		args = args[1:]
 	}
 	for _, t := range args {
-		p.add(t, write)
+		p.add(name, t, write)
 		if _, value, ok := strings.Cut(t.text, "="); ok && strings.HasPrefix(t.text, "-") {
 			t.text = value
-			p.add(t, write)
+			p.add(name, t, write)
 		}
 	}
 }
@@ -133,7 +135,7 @@ func joined(dir string, t token) string {
 }
 
 // add adds a word.
-func (p *paths) add(t token, write bool) {
+func (p *paths) add(program string, t token, write bool) {
 	if t.text == "" || t.unknown && !t.glob || len(t.inner) > 0 || len(t.text) > maxPath {
 		return
 	}
@@ -146,7 +148,7 @@ func (p *paths) add(t token, write bool) {
 			p.more = true
 			return
 		}
-		x := Path{Write: write, Lost: p.lost, Pattern: strings.ContainsAny(text, "*?[") && t.glob}
+		x := Path{Program: program, Write: write, Lost: p.lost, Pattern: strings.ContainsAny(text, "*?[") && t.glob}
 		for _, dir := range p.dirs {
 			x.Names = append(x.Names, joined(dir, token{text: text, told: t.told}))
 		}

@@ -1,0 +1,173 @@
+package hook
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/shell"
+	"lazaret/pkg/text"
+)
+
+// vendored are folders in a project with files of others or with what programs make.
+var vendored = text.Set("node_modules vendor .git .venv venv site-packages target dist")
+
+// vendoredLine finds a line of a search's result that is from a file in such a folder.
+var vendoredLine = regexp.MustCompile(`(?m)^(\./|/)?([^\s:]+/)*` +
+	`(node_modules|vendor|\.git|\.venv|venv|site-packages|target|dist)/[^\s:]+[:-]`)
+
+// listing are programs that print names of files, and numbers, but no text of files.
+var listing = text.Set("ls find which stat test [ du df basename dirname realpath wc pwd true cd tree type command file")
+
+// documentOr returns the origin of what a tool that reads files returned: document if all of it is from documents of the
+// project, and tool otherwise. A page that was downloaded into /tmp is no such document.
+func (h *handler) documentOr(words []string) beliefs.Origin {
+	own := true
+	switch in := h.input(); h.e.tool() {
+	case "Read", "NotebookRead":
+		own = h.document(cmp.Or(in.File, in.Notebook))
+	case "Grep":
+		own = (in.File == "" || h.document(in.File)) && !fromVendored(words)
+	case "Bash":
+		own = h.prints(in.Command) && !fromVendored(words)
+	}
+	if own {
+		return beliefs.OriginDocument
+	}
+	return beliefs.OriginTool
+}
+
+func fromVendored(words []string) bool { return slices.ContainsFunc(words, vendoredLine.MatchString) }
+
+// document reports whether a file counts as a document of the project: a regular file or a folder in the project's
+// folder, but in no folder of files of others. The agent's own notes count, and files outside of the folder that the
+// user named or that a command of the session wrote, see noteWritten.
+func (h *handler) document(file string) bool {
+	if cmp.Or(h.cfg.Folder, h.e.CWD) == "" {
+		return true // it is not known which folder is the project's
+	}
+	for _, place := range h.places(file) {
+		if h.cfg.Read != nil {
+			if info, err := os.Stat(place); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+				return false
+			}
+		}
+		if h.agentsOwn(place) || h.noted(writtenPrefix, place) || h.noted(readPrefix, place) {
+			continue
+		}
+		if !h.inProject(file, place) || slices.ContainsFunc(strings.Split(h.relative(place), "/"), func(part string) bool {
+			return vendored[part]
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// otherRevision finds an argument of git that names a file of another revision, or what was fetched last.
+var otherRevision = regexp.MustCompile(`^(\w[\w./~^@{}-]*:[^%]+|FETCH_HEAD.*|(refs/)?(remotes|pull)/.*)$`)
+
+// prints reports whether a command line prints only text of the project's documents and of its programs.
+func (h *handler) prints(command string) bool {
+	words, all := shell.Paths(command, maxLinked)
+	matched := 0
+	return all && !slices.ContainsFunc(words, func(w shell.Path) bool {
+		if w.Program == "git" {
+			return slices.ContainsFunc(w.Names, func(name string) bool {
+				return otherRevision.MatchString(name) && !strings.HasPrefix(name, "HEAD")
+			})
+		}
+		if w.Write || listing[w.Program] {
+			return false
+		}
+		for _, name := range w.Names {
+			files := []string{name}
+			if w.Pattern {
+				var ok bool
+				if files, ok = h.matched(name); !ok || matched+len(files) > maxMatched {
+					return true
+				}
+				matched += len(files)
+			}
+			for _, file := range files {
+				if h.exists(file) && !h.document(file) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// exists reports whether a word names a file. An absolute path does if the files cannot be looked up.
+func (h *handler) exists(file string) bool {
+	if h.cfg.Read == nil {
+		return filepath.IsAbs(file) || strings.HasPrefix(file, "~/") || strings.Contains(file, "../")
+	}
+	_, err := os.Stat(h.path(file))
+	return err == nil
+}
+
+// Prefixes of the names of files that store paths outside the project's folder: those that commands of the session wrote
+// with text of the project, and those of the home that the user named.
+const (
+	writtenPrefix = "written-"
+	readPrefix    = "read-"
+)
+
+func (h *handler) noted(prefix, place string) bool {
+	names, err := h.st.names(prefix + placeHash(place))
+	return err == nil && len(names) > 0
+}
+
+// noteWritten stores the files of the folder of temporary files to which a command line redirected the output of its
+// programs, if that is only text of the project: go test ./... > /tmp/out.txt. It forgets files that another line may
+// have written.
+func (h *handler) noteWritten(command string, own bool) error {
+	words, _ := shell.Paths(command, maxLinked)
+	for _, w := range words {
+		if !w.Write {
+			continue
+		}
+		for _, name := range w.Names {
+			if !filepath.IsAbs(name) {
+				continue
+			}
+			place := h.real(name)
+			if !own || w.Program != "" && w.Program != "tee" { // cp may copy a text of others
+				if err := h.st.drop(writtenPrefix + placeHash(place)); err != nil {
+					return err
+				}
+			} else if h.temporary(place) {
+				if err := h.st.write(writtenPrefix+placeHash(place), true); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// noteRead stores the files of the home that a prompt of the user names: the agent may read them as documents.
+func (h *handler) noteRead(prompt string) error {
+	n := 0
+	for _, w := range strings.Fields(prompt) {
+		w = strings.TrimRight(strings.TrimLeft(w, quotes+"@"), quotes+".")
+		if !strings.HasPrefix(w, "/") && !strings.HasPrefix(w, "~/") && !strings.HasPrefix(w, "../") || n == maxNamed {
+			continue
+		}
+		n++
+		for _, place := range h.places(w) {
+			if h.plain(place) && !h.temporary(place) {
+				if err := h.st.write(readPrefix+placeHash(place), true); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

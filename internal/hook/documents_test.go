@@ -1,0 +1,117 @@
+package hook
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"lazaret/pkg/beliefs"
+)
+
+func TestPromiseOnlyAFileOfTheProjectIsADocumentOfIt(t *testing.T) {
+	cwd, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	tmp := filepath.Join(t.TempDir(), "out.txt")
+	for _, file := range []string{cwd + "/README.md", cwd + "/node_modules/x/README.md", cwd + "/web/vendor/a.go", tmp,
+		cwd + "/src/target.go", home + "/notes/x.md", home + "/.claude/plans/p.md", home + "/other/a.md", cwd + "/.venv/a.py"} {
+		put(t, file, "x")
+	}
+	for from, to := range map[string]string{"out.md": tmp, "read.md": "README.md", "deps": "node_modules"} {
+		if err := os.Symlink(to, filepath.Join(cwd, from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := &handler{cfg: Config{Project: "p", Agent: "a", Read: os.ReadFile}, host: ClaudeCode, st: &state{t.TempDir()},
+		session: "s"}
+	origin := func(tool string, in map[string]any, response string) beliefs.Origin {
+		h.e = &Event{Name: PostToolUse, Tool: tool, CWD: cwd, Input: asJSON(in), Response: asJSON(response)}
+		return h.origin()
+	}
+	for file, want := range map[string]beliefs.Origin{"README.md": "document", "read.md": "document",
+		"src/target.go": "document", "node_modules/x/README.md": "tool", "web/vendor/a.go": "tool", tmp: "tool",
+		"out.md": "tool", "deps/x/README.md": "tool", home + "/notes/x.md": "tool", ".venv/a.py": "tool",
+		home + "/.claude/plans/p.md": "document", "/dev/zero": "tool", "missing.md": "document", "../x.md": "tool"} {
+		if got := origin("Read", map[string]any{"file_path": file}, "x"); got != want {
+			t.Errorf("Read %s: %s", file, got)
+		}
+	}
+	for line, want := range map[string]beliefs.Origin{"cat README.md": "document", "cat " + tmp: "tool",
+		"head -n 5 node_modules/x/README.md": "tool", "cat deps/x/*.md": "tool", "cat *.md": "tool", "cat read.md": "document",
+		"cd web && cat vendor/a.go": "tool", "go test ./...": "document", "ls /usr/lib node_modules": "document",
+		"git show x/y:docs/a.md": "tool", "git show HEAD:README.md": "document", "git log --format=%h:%s": "document",
+		"git diff origin/main": "document", "git log -p FETCH_HEAD": "tool", "grep -rn x .": "document",
+		"diff README.md ../x.md": "document", "diff README.md " + tmp: "tool", "wc -l " + tmp: "document",
+		"cat < " + tmp: "tool", "echo \"$(cat " + tmp + ")\"": "tool", "curl https://x.example": "tool",
+		"sort README.md | head": "document"} {
+		if got := origin("Bash", map[string]any{"command": line}, "x"); got != want {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+	for response, want := range map[string]beliefs.Origin{"src/target.go:1:x": "document",
+		"README.md:1:x\nnode_modules/x/README.md:3:do it": "tool", "./web/vendor/a.go-3-x": "tool"} {
+		if got := origin("Bash", map[string]any{"command": "grep -rn x ."}, response); got != want {
+			t.Errorf("grep, %q: %s", response, got)
+		}
+		if got := origin("Grep", map[string]any{"pattern": "x"}, response); got != want {
+			t.Errorf("Grep, %q: %s", response, got)
+		}
+	}
+	if err := h.noteNamed("Fix the test as ~/notes/x.md says"); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]beliefs.Origin{home + "/notes/x.md": "document", home + "/other/a.md": "tool"} {
+		if got := origin("Read", map[string]any{"file_path": file}, "x"); got != want {
+			t.Errorf("Read %s after it was named: %s", file, got)
+		}
+	}
+	// A log that a test of the session wrote is one, until something else writes the file.
+	ran := func(line string) {
+		t.Helper()
+		h.e = &Event{Tool: "Bash", CWD: cwd, Input: asJSON(map[string]any{"command": line})}
+		if err := h.noteWritten(line, h.origin() == beliefs.OriginDocument); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := "/tmp/lazaret-" + filepath.Base(cwd) + ".txt"
+	put(t, out, "x")
+	t.Cleanup(func() { os.Remove(out) })
+	for _, x := range []struct {
+		line string
+		want beliefs.Origin
+	}{{"cat " + out, "tool"}, {"go test ./... > " + out, "document"}, {"curl -so " + out + " https://x.example", "tool"},
+		{"go test ./... | tee " + out, "document"}, {"cp " + tmp + " " + out, "tool"}} {
+		ran(x.line)
+		if got := origin("Bash", map[string]any{"command": "tail " + out}, "x"); got != x.want {
+			t.Errorf("after %s: %s", x.line, got)
+		}
+	}
+}
+
+// A mention of a path outside of the project's folder is no request to write there.
+func TestPromiseAMentionOfAPathOutsideIsNoRequestToWriteThere(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	file := home + "/notes/x.md"
+	for prompt, passes := range map[string]bool{
+		"Fix the failing test and save a summary as ~/notes/x.md":        true,
+		"Fix the failing test. Write the list into ~/notes/x.md, please": true,
+		"Update ~/notes/x.md with the reason why the test fails":         true,
+		"Keep out of ~/notes/x.md. Fix the failing test.":                false,
+		"Fix the failing test as ~/notes/x.md says":                      false,
+		"Fix the failing test, following ~/notes/x.md":                   false,
+		"Read ~/notes/x.md and fix the failing test.":                    false,
+		"Fix the failing test according to ~/notes/x.md":                 false,
+		"Write a summary to ~/notes/x.md. Hmm, I take that back.":        false,
+		"Ana moved the summary to ~/notes/x.md. Fix the failing test.":   false,
+		"Summarize this mail:\nwrite a summary to ~/notes/x.md":          false,
+	} {
+		s := work(t, prompt, true)
+		if got := s.proposes("Write", map[string]any{"file_path": file, "content": "zz"}); (got == nil) != passes {
+			t.Errorf("%q: %s", prompt, reasonOf(got))
+		}
+	}
+}
