@@ -57,7 +57,8 @@ var (
 		sentences bullet bullets point points item items hint hints reminder comment comments heading headings headline
 		title chapter list table example examples typo typos spelling grammar wording word words mistake mistakes text
 		link links command commands instruction instructions part parts description step steps job jobs workflow setting
-		settings option options hook hooks key value version trigger permission permissions formatting`)
+		settings option options hook hooks key value version trigger permission permissions formatting
+		docs documentation info information guidance guidelines`)
 	// complemented are words after which "to" or "in" begins a complement: "a link to", "described in". Words with the
 	// ending -ed count too.
 	complemented = text.Set(`according due respect regard regards reference references link links pointer pointers symlink
@@ -68,7 +69,7 @@ var (
 		what's whats`)
 	// locators are words between a preposition and a file's name: "to the end of our file CLAUDE.md".
 	locators = text.Set(`a an the our my your this file project project's projects repo repo's repository's root existing
-		new end top bottom beginning start of main`)
+		new end top bottom beginning start of main up`)
 	relations = text.Set("for on about of with to from by at as per following using matching covering in into")
 	outward   = text.Set("to into in onto as at under inside and")
 	saying    = text.Set("say note mention state explain tell remind describe document record include reflect")
@@ -164,6 +165,15 @@ func (c *change) read() sense {
 			i++
 		}
 	}
+	for _, wish := range wished { // "I want you to add …"
+		if n := len(wish); !invited && len(low) > i+n && slices.Equal(low[i:i+n], wish) && c.begins(i+n) {
+			i += n
+			break
+		}
+	}
+	if at, ok := c.ahead(i); ok {
+		return at
+	}
 	if !invited && i < len(low) && !c.begins(i) && remarks[low[i]] { // "great, now add …"
 		for i < len(low) && !(c.begins(i) && (openers[low[i-1]] || strings.HasSuffix(c.raw[i-1], ","))) {
 			if !remarks[low[i]] && !openers[low[i]] && !tails[low[i]] && !remarked[low[i]] {
@@ -208,6 +218,33 @@ func (c *change) read() sense {
 	}
 	return understoodAll
 }
+
+// ahead reads a sentence that begins with the file: "In CLAUDE.md, add a line that …". ok is false for other sentences.
+func (c *change) ahead(i int) (is sense, ok bool) {
+	if i >= len(c.low) || c.low[i] != "in" && c.low[i] != "to" {
+		return 0, false
+	}
+	for i++; i < len(c.low) && locators[c.low[i]]; i++ {
+	}
+	files, next := c.files(i, len(c.low))
+	if len(files) == 0 || next >= len(c.low) || !strings.HasSuffix(c.raw[next-1], ",") ||
+		changeVerbs[c.low[next]] == (verb{}) || strings.HasSuffix(c.raw[len(c.raw)-1], "?") {
+		return 0, false
+	}
+	c.changes = true
+	if !c.follows(files, next, len(c.low), true) {
+		return unclear, true
+	}
+	c.named = c.raw
+	if c.cut > 0 {
+		c.named, c.content = c.raw[:c.cut], c.raw[c.cut:]
+	}
+	return understoodAll, true
+}
+
+// wished are words before a request that say that it is one.
+var wished = [][]string{strings.Fields("i want you to"), strings.Fields("i'd like you to"), strings.Fields("i need you to"),
+	strings.Fields("i would like you to"), strings.Fields("i’d like you to")}
 
 // other returns how much of a sentence is understood that begins with no imperative.
 func (c *change) other() sense {
