@@ -16,15 +16,20 @@ import (
 // vendored are folders in a project with files of others or with what programs make.
 var vendored = text.Set("node_modules vendor .git .venv venv site-packages target dist")
 
-// vendoredLine finds a line of a search's result that is from a file in such a folder.
-var vendoredLine = regexp.MustCompile(`(?m)^(\./|/)?([^\s:]+/)*` +
-	`(node_modules|vendor|\.git|\.venv|venv|site-packages|target|dist)/[^\s:]+[:-]`)
+// vendoredLine finds a line of a search's result that is from a file in such a folder. searching are the programs that
+// print such results.
+var (
+	vendoredLine = regexp.MustCompile(`(?m)^(\./|/)?([^\s:]+/)*` +
+		`(node_modules|vendor|\.git|\.venv|venv|site-packages|target|dist)/[^\s:]+(:|-\d+-)`)
+	searching = text.Set("grep egrep fgrep rg")
+)
 
 // listing are programs that print names of files, and numbers, but no text of files.
-var listing = text.Set("ls find which stat test [ du df basename dirname realpath wc pwd true cd tree type command file")
+var listing = text.Set("ls find which stat test [ du df basename dirname realpath wc pwd true cd tree type command " +
+	"file")
 
-// documentOr returns the origin of what a tool that reads files returned: document if all of it is from documents of the
-// project, and tool otherwise. A page that was downloaded into /tmp is no such document.
+// documentOr returns the origin of what a tool that reads files returned: document if all of it is from documents of
+// the project, and tool otherwise. A page that was downloaded into /tmp is no such document.
 func (h *handler) documentOr(words []string) beliefs.Origin {
 	own := true
 	switch in := h.input(); h.e.tool() {
@@ -33,7 +38,7 @@ func (h *handler) documentOr(words []string) beliefs.Origin {
 	case "Grep":
 		own = (in.File == "" || h.document(in.File)) && !fromVendored(words)
 	case "Bash":
-		own = h.prints(in.Command) && !fromVendored(words)
+		own = h.prints(in.Command, words)
 	}
 	if own {
 		return beliefs.OriginDocument
@@ -56,7 +61,7 @@ func (h *handler) document(file string) bool {
 				return false
 			}
 		}
-		if h.agentsOwn(place) || h.noted(writtenPrefix, place) || h.noted(readPrefix, place) {
+		if h.agentsOwn(place) || h.noted(writtenPrefix, place) || h.userNamed(place) {
 			continue
 		}
 		if !h.inProject(file, place) || slices.ContainsFunc(strings.Split(h.relative(place), "/"), func(part string) bool {
@@ -71,9 +76,13 @@ func (h *handler) document(file string) bool {
 // otherRevision finds an argument of git that names a file of another revision, or what was fetched last.
 var otherRevision = regexp.MustCompile(`^(\w[\w./~^@{}-]*:[^%]+|FETCH_HEAD.*|(refs/)?(remotes|pull)/.*)$`)
 
-// prints reports whether a command line prints only text of the project's documents and of its programs.
-func (h *handler) prints(command string) bool {
+// prints reports whether a command line prints only text of the project's documents and of its programs. printed is its
+// output.
+func (h *handler) prints(command string, printed []string) bool {
 	words, all := shell.Paths(command, maxLinked)
+	if slices.ContainsFunc(words, func(w shell.Path) bool { return searching[w.Program] }) && fromVendored(printed) {
+		return false
+	}
 	matched := 0
 	return all && !slices.ContainsFunc(words, func(w shell.Path) bool {
 		if w.Program == "git" {
@@ -112,8 +121,8 @@ func (h *handler) exists(file string) bool {
 	return err == nil
 }
 
-// Prefixes of the names of files that store paths outside the project's folder: those that commands of the session wrote
-// with text of the project, and those of the home that the user named.
+// Prefixes of the names of files that store paths outside the project's folder: those that commands of the session
+// wrote with text of the project, and those of the home that the user named.
 const (
 	writtenPrefix = "written-"
 	readPrefix    = "read-"
@@ -122,6 +131,16 @@ const (
 func (h *handler) noted(prefix, place string) bool {
 	names, err := h.st.names(prefix + placeHash(place))
 	return err == nil && len(names) > 0
+}
+
+// userNamed reports whether the user named a file of the home, or a folder above it.
+func (h *handler) userNamed(place string) bool {
+	for at := place; h.plain(at); at = filepath.Dir(at) {
+		if h.noted(readPrefix, at) {
+			return true
+		}
+	}
+	return false
 }
 
 // noteWritten stores the files of the folder of temporary files to which a command line redirected the output of its
@@ -152,7 +171,7 @@ func (h *handler) noteWritten(command string, own bool) error {
 	return nil
 }
 
-// noteRead stores the files of the home that a prompt of the user names: the agent may read them as documents.
+// noteRead stores the files and folders of the home that a prompt of the user names: they count as documents.
 func (h *handler) noteRead(prompt string) error {
 	n := 0
 	for _, w := range strings.Fields(prompt) {

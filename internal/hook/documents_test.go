@@ -60,10 +60,14 @@ func TestPromiseOnlyAFileOfTheProjectIsADocumentOfIt(t *testing.T) {
 			t.Errorf("Grep, %q: %s", response, got)
 		}
 	}
-	if err := h.noteNamed("Fix the test as ~/notes/x.md says"); err != nil {
+	if got := origin("Bash", map[string]any{"command": "npm run build"}, "dist/assets/index-1.js: 12 kB"); got != "document" {
+		t.Errorf("the output of a build: %s", got)
+	}
+	if err := h.noteNamed("Fix the test as ~/notes/x.md says, see ~/specs"); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]beliefs.Origin{home + "/notes/x.md": "document", home + "/other/a.md": "tool"} {
+	for file, want := range map[string]beliefs.Origin{home + "/notes/x.md": "document", home + "/other/a.md": "tool",
+		home + "/specs/v1/a.md": "document"} {
 		if got := origin("Read", map[string]any{"file_path": file}, "x"); got != want {
 			t.Errorf("Read %s after it was named: %s", file, got)
 		}
