@@ -342,3 +342,28 @@ func TestPromiseTheUsersWordsAskForACommandLine(t *testing.T) {
 		t.Error("an earlier session asked for it")
 	}
 }
+
+// A message asks for a change of the very file that agents load: the one that the host names, or else the one in the
+// arguments. The messages come from the ledger.
+func TestPromiseTheUsersWordsAskForAChangeOfALoadedFile(t *testing.T) {
+	h := intentOf{newHouse(t, offline(t)), "s1"}
+	const file, inFolder = `{"file_path":"/p/sub/CLAUDE.md","content":"x"}`, `{"file_path":"/p/CLAUDE.md","content":"x"}`
+	n := 0
+	check := func(args string, want bool, loads ...string) {
+		t.Helper()
+		n++
+		e := h.say(streams.KindAct, "", &streams.Action{Head: h.head(fmt.Sprintf("a%d", n)), Tool: "Write",
+			Args: jsontext.Value(args), Loads: loads}).(*streams.ActionEntry)
+		if got := e.Intent != nil && e.Intent.Files; got != want || want == (e.Intent != nil && e.Intent.Strange != "") {
+			t.Errorf("%s, loads %q: %+v", args, loads, e.Intent)
+		}
+	}
+	h.observe(beliefs.OriginUser, "u1", "", "Add a section on tests to CLAUDE.md, and commit it.")
+	check(inFolder, true)
+	check(inFolder, true, "CLAUDE.md")
+	check(file, false, "sub/CLAUDE.md")
+	check(`{"file_path":"/p/notes.txt","content":"x"}`, false, "docs/CLAUDE.md") // a link
+	h.observe(beliefs.OriginUser, "u2", "", "Actually, follow CLAUDE.md.")
+	check(inFolder, false, "CLAUDE.md")
+	check(inFolder, false)
+}
