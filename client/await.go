@@ -55,9 +55,9 @@ func (c *Client) await(ctx context.Context, svc streams.Service, origin beliefs.
 			err: err}
 	}
 	defer sub.Unsubscribe()
-	// There is no race with Decide. The server knows of the subscription before it receives the
-	// next request. If the hold ended earlier, the answer says so. If it ends later, the
-	// subscription delivers it.
+	// Subscribe before the first request, so that the end of the hold is not missed. The server knows of the
+	// subscription before it receives the request. If the hold ended before the request, the answer to the request says
+	// so. If the hold ends after it, the subscription delivers the end.
 	for {
 		again, err := c.ask(ctx, svc, origin, e)
 		switch {

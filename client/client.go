@@ -169,8 +169,9 @@ func (c *Client) acknowledged(seq uint64) {
 	}
 }
 
-// after sets *seq to the last acknowledged sequence if the proposal has no id. Such a proposal is
-// certainly sent for the first time.
+// after sets *seq to the last acknowledged sequence if the proposal has no id. Such a proposal is certainly sent for
+// the first time. A proposal with an id may be a repeat, which must have the same *seq as the first one, so after
+// leaves its *seq unchanged.
 func (c *Client) after(h *streams.Head, seq *uint64) {
 	if h.ID == "" && *seq == 0 {
 		*seq = c.last.Load()

@@ -45,7 +45,7 @@ func answering(t *testing.T, nc *nats.Conn, answers ...string) func() []string {
 	}
 }
 
-// about completes an answer so that it answers the given action.
+// about replaces ID and DIGEST in an answer by the id and the digest of the action in asked.
 func about(t *testing.T, asked []byte, answer string) []byte {
 	a := new(streams.Action)
 	if err := streams.Unmarshal(asked, a); err != nil {
@@ -190,7 +190,7 @@ func TestProposalsCarryWhatWasAcknowledged(t *testing.T) {
 	if _, err := cl.Decide(ctx, a); err != nil || seq == 0 || a.After != seq || cl.LastAcknowledged() != seq {
 		t.Errorf("after %d, acknowledged %d, %v: %v", a.After, seq, asked(), err)
 	}
-	// A caller that sets the proposal's id may ask again with the same bytes.
+	// If the caller set the proposal's id, or After, Decide leaves After as it is, so that a repeat has the same bytes.
 	for _, b := range []*streams.Action{{Tool: "read_file", After: 1}, {Head: streams.Head{ID: "mine"},
 		Tool: "read_file"}} {
 		was := b.After

@@ -47,8 +47,8 @@ func (e *Error) Temporary() bool {
 	return false
 }
 
-// again reports whether to try again within the same call. It is false if the front itself timed out
-// while it waited for a verdict, because that took long enough.
+// again reports whether to try again within the same call. It is false if the front answered that its own time for the
+// verdict ran out: by then, the call has taken long enough.
 func (e *Error) again() bool {
 	return e.Temporary() && !(e.answered && e.Code == streams.CodeTimeout)
 }

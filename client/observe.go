@@ -56,8 +56,8 @@ func (c *Client) SubmitRaw(ctx context.Context, origin beliefs.Origin, body []by
 	return rep, err
 }
 
-// Stored reports whether a result of Submit shows that the intake has the observation: it is in the
-// ledger, rejected or not, or will be. A later proposal of the session waits for it in both cases.
+// Stored reports whether a result of Submit shows that the intake has the observation. The observation is then in the
+// ledger, recorded or rejected, or will be. A proposal of the session that is made later waits for it.
 func Stored(rep *streams.ObserveReply, err error) bool {
 	return rep != nil && rep.IntakeSeq != 0 && (err == nil || rep.Seq != 0 ||
 		rep.Error != nil && rep.Error.Code == streams.CodeTimeout)

@@ -22,8 +22,8 @@ import (
 	"lazaret/pkg/signals"
 )
 
-// The page about rules has parts between marks that are generated from the rules and the engine,
-// and files of an example that are tested here.
+// docs/rules.md has parts that are generated from the rules and the engine, between marks. It also has the files of an
+// example, which are tested here.
 
 //go:generate go test -run TestThePageAboutRulesIsCurrent -update .
 
@@ -180,7 +180,7 @@ func functionList(*testing.T) string {
 	return b.String() + "\n"
 }
 
-// The page names every key that a file may have.
+// docs/rules.md must name every key that a rule file may have.
 func TestThePageAboutRulesHasEveryKey(t *testing.T) {
 	text := readPage(t)
 	for name, s := range schema.Schemas() {
@@ -212,7 +212,7 @@ func TestThePageAboutRulesHasEveryKey(t *testing.T) {
 	}
 }
 
-// The files of the example load together with the shipped packs, and pass their own tests.
+// The files of the example in docs/rules.md must load together with the shipped packs, and pass their own tests.
 func TestTheExampleOfThePageWorks(t *testing.T) {
 	files := make(map[string]string)
 	n := 0

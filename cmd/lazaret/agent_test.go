@@ -80,8 +80,9 @@ func TestPromiseA12CredentialsOfAgentsAreListedRotatedAndRevoked(t *testing.T) {
 	}
 }
 
-// A public key names the same credential as the name, and its tokens end with it. Those of a credential that has
-// replaced it do not. No token is made that the server would refuse.
+// `agent revoke` takes a public key in place of a name. The test rotates a credential that has two HTTP tokens, and
+// keeps the old key. Revoking the old key must not end the tokens, because they now belong to the new key. Revoking the
+// new key must end both. No token can be made for a revoked or expired credential, because the server would refuse it.
 func TestARevocationByKeyEndsTheTokensOfTheCredential(t *testing.T) {
 	data := t.TempDir()
 	s, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0"})

@@ -120,8 +120,9 @@ func put(t *testing.T, dir, from string) {
 	}
 }
 
-// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned in both data folders,
-// and replacements of them signed with their keys.
+// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned in both data folders, so the machine
+// stores their checkpoints. Then it replaces one log by an older copy, by the other log, or by a forged log that is
+// signed with a pinned key. The verification of each replacement must fail.
 func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a, b := install(t, "first", 5), install(t, "second", 3)
@@ -196,7 +197,9 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	b.expect(cli.ExitOK, "it extends the 12 leaves")
 }
 
-// TestTheAdviceAfterADrillIsComplete verifies a copy of a log that went on by itself, and then the original.
+// TestTheAdviceAfterADrillIsComplete verifies a copy of a log to which the copy's auditor added entries of its own, and
+// then the original. The original does not extend the copy's checkpoint, so its verification fails. The output must
+// name the stored checkpoint to move away, and after that the original verifies.
 func TestTheAdviceAfterADrillIsComplete(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
@@ -231,8 +234,8 @@ func TestTheAdviceAfterADrillIsComplete(t *testing.T) {
 	a.expect(cli.ExitNegative, "move these files away:")
 }
 
-// TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog uses records of versions that had no
-// folder records.
+// TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog deletes the records of log folders, which earlier
+// versions did not make. A log must still extend its stored checkpoints.
 func TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
@@ -251,7 +254,8 @@ func TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog(t *testing.
 	a.expect(cli.ExitNegative, "another root")
 }
 
-// TestWhatAHandedOverKeySignedIsRemembered covers a machine that pins only the log's first key.
+// TestWhatAHandedOverKeySignedIsRemembered covers a machine that pins only the log's first key. The log was handed over
+// to a second key. Checkpoints by the second key must be stored, and later verifications must use them.
 func TestWhatAHandedOverKeySignedIsRemembered(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a := install(t, "first", 5)
@@ -283,8 +287,8 @@ func TestWhatAHandedOverKeySignedIsRemembered(t *testing.T) {
 	a.expect(cli.ExitOK, "it extends the 9 leaves")
 	a.expect(cli.ExitNegative, "truncated", "--dir", rolled)
 
-	// Without the handover, the new key is accepted only where it is pinned. The folder's record still
-	// applies.
+	// The log from before the handover, and a forged log by the first key, must be refused: the record of the folder
+	// has a larger checkpoint by the second key, with the handover to it.
 	put(t, a.audit, before)
 	a.expect(cli.ExitNegative, "FAILED")
 	a.signer = first

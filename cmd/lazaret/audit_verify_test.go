@@ -57,7 +57,7 @@ func TestPromiseB15AnEmptiedLogIsSaidToBeEmptied(t *testing.T) {
 			if strings.Contains(out, "another process") {
 				t.Error(out)
 			}
-			// An auditor does not start a new log in its place.
+			// The auditor must not start a new log in place of the deleted one.
 			l, err := chain.Open(x.audit, chain.Options{Signer: x.signer, MasterKey: x.master})
 			if err == nil {
 				l.Close()

@@ -36,7 +36,8 @@ func TestTheManualIsCurrent(t *testing.T) {
 	}
 }
 
-// A backtick without its pair hides the name of the value, and is printed.
+// pflag takes the name of a flag's value from between two backticks in the help text. If there is only one backtick, it
+// prints the backtick and finds no name.
 func TestNamesOfValuesInHelpStandBetweenTwoBackticks(t *testing.T) {
 	each(newRoot(), func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {

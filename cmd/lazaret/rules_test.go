@@ -175,7 +175,7 @@ func TestALedgerEntryIsExplainedAsItWasJudged(t *testing.T) {
 		"verdict of the rules: hold", rep.Entry.Rules[:19])
 	out, code = command(t, "", "--data", data, "rules", "explain", "--seq", seq, packFolder(t, ""))
 	expect(t, out, code, cli.ExitOK, "FIRES  r1")
-	// The arbiter's verdict is explained by the event that it was made from.
+	// The last ledger message has the verdict. Explaining it must explain the proposal that the verdict answers.
 	op, err := conn.Connect("operator")
 	if err != nil {
 		t.Fatal(err)

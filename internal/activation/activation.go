@@ -60,8 +60,8 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 	return nil
 }
 
-// Assemble joins the chunks of a bundle and checks its digest. If there are no chunks, it returns the
-// active bundle with this digest.
+// Assemble joins the chunks of a bundle and checks its digest. If there are no chunks, it returns the bundle in force
+// that has this digest.
 func Assemble(st *stage.State, digest string) ([]byte, error) {
 	var bundle []byte
 	err := st.Scan(append([]byte{keySpace, 'c'}, digest+"\x00"...), func(_, v []byte) (bool, error) {

@@ -10,7 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// Chunks are compressed in the state, and those of an earlier version are read as they are.
+// A bundle is joined from its chunks unchanged: from a state that has them compressed, and from a state of an earlier
+// version, which has them uncompressed.
 func TestABundleIsWhatItsChunksAre(t *testing.T) {
 	for name, bundle := range map[string][]byte{
 		"text":               []byte(strings.Repeat("when: action.level >= 3\n", 10_000)),
@@ -39,7 +40,7 @@ func TestABundleIsWhatItsChunksAre(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 		if name == "like a gzip stream" {
-			continue // no earlier version put such a bundle in force
+			continue // bundles are text, so an earlier version had none like this
 		}
 		if got, err := Assemble(old, digest); err != nil || !bytes.Equal(got, bundle) {
 			t.Errorf("%s, of an earlier version: %d bytes, %v", name, len(got), err)

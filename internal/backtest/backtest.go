@@ -168,7 +168,7 @@ func compare(before, after *rules.Set, full bool) *comparison {
 			if ev == nil {
 				return
 			}
-			// Even if full is set, Part keeps only the signals that its rules read.
+			// Call Part even if full is set and all rules remain: it keeps only the signals that these rules read.
 			if p := ev.Part(func(r *rules.Rule) bool { return full || isChanged(r) }); !p.Empty() {
 				*to = append(*to, p)
 			}

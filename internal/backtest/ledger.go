@@ -130,8 +130,8 @@ func InForce(ctx context.Context, nc *nats.Conn, do string) ([]byte, error) {
 			return nil, err
 		}
 		if part.Digest != digest {
-			// The digest is new: this is the first part, or another bundle was activated meanwhile. In the second case,
-			// start again at offset 0.
+			// The digest differs from the last part's: this is the first part, or another bundle was activated since
+			// the last part. If another bundle was activated, start again at offset 0.
 			if bundle, digest = nil, part.Digest; req.Offset > 0 {
 				continue
 			}

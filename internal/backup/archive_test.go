@@ -83,7 +83,7 @@ func TestAFailedRestoreLeavesNothingAndACopyIsPrivateFromItsBeginning(t *testing
 	}
 }
 
-// A backup on another disk has its name only when it is whole.
+// If a folder cannot be copied completely to another disk, neither the target nor its .part exists afterwards.
 func TestAFolderWhoseCopyFailsHasNoName(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
 	if err := os.WriteFile(filepath.Join(from, "a"), []byte("a"), 0o600); err != nil {

@@ -30,8 +30,8 @@ var secretFolders = []string{"keys", "creds", "nats", "console"}
 type copier struct {
 	data, to string
 	keys     bool
-	// left and others are relative paths of the files and folders that were not copied. left has those below the
-	// folders in made and below state, others the user's own. Each has at most maxLeft paths.
+	// left and others are relative paths of the files and folders that were not copied: left of those below the folders
+	// in made and below state, others of the user's own. Each has at most maxLeft paths.
 	left, others []string
 	more         int // number of files and folders beyond maxLeft
 }
@@ -249,7 +249,8 @@ var (
 	safe = regexp.MustCompile(`(?s)^(jetstream/jetstream/.*/(meta\.(inf|sum|key)|[0-9]+\.(blk|key)|index\.db)` +
 		`|state/.*\.sst|(memories|hooks)/.*|forgotten/[^/]*\.note|shards/([^/]*\.zip|sealed)` +
 		`|notify/(acks|dead(\.1)?|reminders-[^/]*)\.jsonl?(\.lock)?)$`)
-	// foreign are the paths of other files in folders in which Lazaret writes nothing else.
+	// foreign are paths in folders in which only Lazaret writes. A file there that safe does not match was put there by
+	// somebody else, so it counts as a secret.
 	foreign    = regexp.MustCompile(`^(forgotten|shards|notify)/`)
 	secretName = regexp.MustCompile(`(?i)\.(key|nk|creds|token|pem|p12|pfx|seed)([.~_-].*)?$|^\.env`)
 	secretText = regexp.MustCompile(`PRIVATE\+KEY\+|-----BEGIN [A-Z0-9 ]*(PRIVATE KEY|SEED)|lzt_[A-Za-z0-9_-]{16}` +
@@ -266,7 +267,7 @@ func isSecret(rel string, r io.Reader) (bool, error) {
 	if foreign.MatchString(path) || secretName.MatchString(filepath.Base(rel)) {
 		return true, nil
 	}
-	const overlap = 256 // bytes of a secret that two reads divide
+	const overlap = 256 // end of a read that is searched again with the next one: a secret may span both
 	b := make([]byte, 1<<20)
 	for kept := 0; ; {
 		n, err := io.ReadFull(r, b[kept:])

@@ -23,8 +23,8 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
 		return nil, fmt.Errorf("%s is not empty: restore into a new folder", data)
 	}
-	// An interrupted restore leaves this folder, with keys in it, so it is removed. Its name begins with a dot, so that
-	// it is hardly the name of a folder that a person made.
+	// Remove the folder that an interrupted restore left, because it has keys in it. No person is likely to have a
+	// folder of this name, because the name begins with a dot.
 	fresh := filepath.Join(filepath.Dir(filepath.Clean(data)), "."+filepath.Base(data)+".restored")
 	if err := os.RemoveAll(fresh); err != nil {
 		return nil, err

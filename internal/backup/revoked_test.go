@@ -17,8 +17,9 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Keys are put aside before a credential is revoked and another one is made. A restored backup refuses the first and
-// knows the second.
+// A credential is revoked, and another one is made. The backup is from before this and the keys from after it, or the
+// other way round, or both are from after it. The restored pipeline must refuse the revoked credential and accept the
+// new one.
 func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 	data := t.TempDir()
 	cfg := embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, ServerOnly: true}
@@ -105,7 +106,8 @@ func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 		}
 	}
 	without := copies(false)
-	// A wrong folder of keys is no reason to go on without its revocations.
+	// If the given folder is not a folder of keys, Restore fails. It must not restore without the revocations in the
+	// right folder.
 	for name, keys := range map[string]string{"that does not exist": aside + "x", "that is empty": t.TempDir(),
 		"that is the data folder": data} {
 		for what, dir := range map[string]string{"keys": before, "no keys": without} {

@@ -187,7 +187,8 @@ func TestABackupWithoutKeysHasAllMemories(t *testing.T) {
 	}
 }
 
-// A user's many files do not hide the name of a file that Lazaret made and the backup lacks.
+// A backup that lacks many of the user's own files, and a file that Lazaret made, must name the file that Lazaret made
+// first.
 func TestABackupNamesFirstTheFilesThatLazaretMade(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data)
@@ -200,7 +201,7 @@ func TestABackupNamesFirstTheFilesThatLazaretMade(t *testing.T) {
 	}
 }
 
-// The folders and files of a pipeline may be links, for example to another disk.
+// The folders and files of a pipeline may be links, for example to another disk. A backup must have what the links point to.
 func TestABackupCopiesWhatALinkInTheDataFolderPointsTo(t *testing.T) {
 	data, disk := t.TempDir(), t.TempDir()
 	if err := serve(t, data).Close(); err != nil {
@@ -245,7 +246,7 @@ func move(t *testing.T, from, to string) {
 	}
 }
 
-// A backup that no pipeline can start with is an error.
+// If the copy lacks a file without which no pipeline can start, the backup must fail.
 func TestABackupFailsIfItLacksANeededFile(t *testing.T) {
 	data, disk := t.TempDir(), t.TempDir()
 	p := serve(t, data)
@@ -278,8 +279,8 @@ func TestABackupFailsIfItLacksANeededFile(t *testing.T) {
 	}
 }
 
-// A command for a restored data folder never reaches the pipeline from which the backup was made, and its log asks none
-// of the witnesses of the original.
+// A command for a restored data folder must never reach the pipeline from which the backup was made. The auditor of the
+// restored folder must ask none of the witnesses of the original log.
 func TestARestoredFolderReachesNoOtherPipeline(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data)

@@ -48,7 +48,8 @@ type DecideReport struct {
 	// same project during the measurement. Achieved is the number per second that was acknowledged.
 	Rate     float64 `json:"rate"`
 	Achieved float64 `json:"rate_achieved,omitzero"`
-	// Floor is the time of the messages without decisions. It is nil if Flat is set.
+	// Floor is the time that the server needs for the messages of a verdict, without the work of deciding. It is nil if
+	// Flat is set.
 	Floor *Floor `json:"sync_floor_us,omitzero"`
 	// Flat is set if the run compared few with many actions.
 	Flat *Flatness `json:"flat,omitzero"`

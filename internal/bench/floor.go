@@ -113,7 +113,8 @@ func (f *floor) propose(ctx context.Context, body []byte) error {
 	return err
 }
 
-// enter publishes entry k of the verdict to the ledger, with its fence.
+// enter publishes entry k of the verdict to the ledger. The publish is fenced: the server refuses it if the subject's
+// last entry is not the expected one.
 func (f *floor) enter(ctx context.Context, k int) error {
 	m := wire.Msg(&f.way[k])
 	last := f.last[m.Subject]
@@ -162,7 +163,7 @@ func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err e
 			end()
 		}
 	}()
-	next := make([]chan struct{}, len(f.way)+1) // signals that entry k is due; the last one is the reply
+	next := make([]chan struct{}, len(f.way)+1) // next[k] signals that entry k is due, the last that the reply is
 	for k := range next {
 		next[k] = make(chan struct{}, 1)
 	}

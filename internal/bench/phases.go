@@ -48,7 +48,7 @@ func Phases(ctx context.Context, js jetstream.JetStream, samples []Asked) ([]Pha
 			}
 			switch {
 			case seq == s.Proposal:
-				// The time in the body is the intake's timestamp.
+				// The body of ingest's entry has the time at which the server stored the event in the intake.
 				var head struct {
 					Time time.Time `json:"time"`
 				}

@@ -283,7 +283,8 @@ func batches(ctx context.Context, nc *nats.Conn, n int) (float64, error) {
 
 func projectName(i int) string { return fmt.Sprintf("bench%d", i) }
 
-// mostSome is the maximum number of ledger entries that run returns for the measurement of the shape.
+// mostSome is the maximum number of ledger entries that run returns. The measurement in shape.go publishes entries like
+// them.
 const mostSome = 512
 
 // stuck is the time without a newly chained entry after which a run fails.

@@ -134,13 +134,15 @@ type RulesReport struct {
 	Events int `json:"events"` // distinct events, 1 KiB each
 	Rounds int `json:"rounds"` // number of rounds; the figures are their medians
 
-	// Small is the cost with 100 rules and Large with Rules. Both include updating the signals.
+	// Small is the cost with 100 rules and Large the cost with as many rules as the options say, in ns per event. Both
+	// include updating the signals.
 	Small float64 `json:"ns_per_event_100"`
 	Large float64 `json:"ns_per_event_10000"`
 	Ratio float64 `json:"ratio"`
 	// Fold is the cost of updating the signals, without rules.
 	Fold float64 `json:"fold_ns_per_event"`
-	// RatioRules is (Large - Fold) divided by (Small - Fold).
+	// RatioRules is the ratio of the costs of the rules alone, without updating the signals: (Large - Fold) divided by
+	// (Small - Fold).
 	RatioRules float64 `json:"ratio_without_fold"`
 	Naive      float64 `json:"naive_ns_per_event_10000"`
 	Speedup    float64 `json:"speedup"`

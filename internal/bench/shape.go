@@ -141,7 +141,7 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 		return err
 	}
 	pub := stage.NewPublisher(js, streams.StageIngest)
-	var stored, purged uint64 // intake sequences: stored in the ledger, and purged
+	var stored, purged uint64 // last intake sequences that are in the ledger, and that are purged
 	published := make(chan error, 1)
 	published <- nil
 	for i, seq := 0, uint64(0); ; {
@@ -159,7 +159,7 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 			for k := range min(max(o.Batch, 1), o.Events-i) {
 				e := entries[i%len(entries)]
 				e.Partition, e.Project, e.Src, e.Salt = a.Partition, a.Project, position.At(seq, k), streams.NewSalt()
-				e.At = 0 // entries of one frame have the same At
+				e.At = 0 // as in a frame of ingest, whose entries all have the same At
 				i, next = i+1, append(next, &e)
 			}
 			return nil

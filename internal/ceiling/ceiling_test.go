@@ -52,7 +52,7 @@ var ledger = []Entry{
 
 func TestALabelGoesWhereTheContentGoes(t *testing.T) {
 	i, c, s := beliefs.Internal, beliefs.Confidential, beliefs.Secret
-	// The labels when each entry is scanned, and at the end.
+	// want has two labels for each entry: the one when the entry is scanned, and the one at the end.
 	want := map[uint64][2]beliefs.Sensitivity{1: {i, s}, 2: {s, s}, 3: {s, s}, 4: {s, s}, 5: {s, s}, 6: {s, s},
 		7: {s, s}, 8: {i, i}, 9: {i, i}, 10: {s, s}, 11: {s, s}, 12: {i, i},
 		13: {c, c}, 14: {c, c}, 15: {s, s}, 16: {i, i}, 17: {s, s}}
@@ -148,8 +148,9 @@ func TestTheMarksOfAProjectAreBounded(t *testing.T) {
 	}
 }
 
-// A project keeps a maximum number of labels of entries. If the label of an entry was dropped, an entry that refers to it
-// by position or id still has a label, and so does a text that quotes it. If all labels are kept, no other entry gets one.
+// A project keeps a maximum number of labels of entries and drops the oldest. An entry that refers by position or id to
+// an entry whose label was dropped must still get a label, and so must a text that quotes it. For that, unrelated
+// entries get a label too. With Whole, no label is dropped, and unrelated entries get none.
 func TestAnEntryWhoseLabelIsDroppedStaysLabeled(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		l := Labels{Whole: whole}
@@ -185,7 +186,7 @@ func TestAnEntryWhoseLabelIsDroppedStaysLabeled(t *testing.T) {
 	}
 }
 
-// The set finds the same texts as a search for each string.
+// prefixes.in must report the same as a search of the text for each string of the set.
 func TestASetOfStringsFindsWhatASearchForEachFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p prefixes

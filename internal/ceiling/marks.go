@@ -16,14 +16,14 @@ const (
 	maxWords   = 1 << 14 // contents with few words
 	maxTexts   = 1 << 14 // contents with phrases
 	maxPhrases = 1 << 18 // phrases of those contents
-	maxSharing = 64      // contents with the same phrase; if there are more, the phrase itself is marked
+	maxSharing = 64      // contents with the same phrase; beyond it, every text with the phrase gets the label
 	maxRecent  = 1 << 17 // labeled positions, and ids of labeled entries, in each of two generations
 )
 
 // maxLength is how many bytes of a content with few words are searched for at most.
 const maxLength = 64
 
-// marks are the marks of one project above internal.
+// marks has the marks of one project whose sensitivity is above internal.
 type marks struct {
 	seqs    recent[uint64]                 // labels of entries
 	recent  recent[string]                 // ids of labeled entries

@@ -23,8 +23,8 @@ import (
 	"lazaret/streams"
 )
 
-// place identifies an input that is not a whole intake message: an event of a batch, or an offered
-// proposal. src is its position.
+// place identifies an input that is not a whole intake message: an event of a batch, or an offered proposal. src is the
+// position of the input.
 type place struct {
 	partition int
 	src       uint64

@@ -75,7 +75,7 @@ type Report struct {
 	Unreplayed   int    `json:"unreplayed"` // assessments and verdicts that a replay of the ledger does not give
 	Answers      int    `json:"answers"`    // received by callers
 	Allowed      int    `json:"allowed"`    // Answers that allow
-	// AskedAgain counts the errors that callers received, by code.
+	// AskedAgain counts, by code, the errors after which callers sent the same proposal again.
 	AskedAgain map[streams.Code]int `json:"asked_again,omitempty"`
 	Uncleared  int                  `json:"uncleared"` // allow verdicts in the ledger without the required assessments
 	Untrue     int                  `json:"untrue"`    // answers that are not in the ledger
@@ -149,8 +149,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := complete(settled, op); err != nil {
 		rep.problem("%v", err)
 	}
-	// A timer may still write to the ledger, very late in a process whose clock jumped. So the check starts
-	// after all processes that write to the ledger have stopped.
+	// A stage may still write to the ledger because of a timer. If the process's clock jumped, that can be very late.
+	// So the check starts after all processes that write to the ledger have stopped.
 	if err := f.quiet(settled); err != nil {
 		rep.problem("%v", err)
 	}
@@ -303,7 +303,8 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	case <-sent:
 	case <-ctx.Done():
 	}
-	// Wait for the required answers and joint verdicts; too few of them test nothing. A busy machine needs long.
+	// Wait for the required answers and joint verdicts, because a run with too few of them tests nothing. On a busy
+	// machine that takes long.
 	for end := time.Now().Add(3 * time.Minute); ctx.Err() == nil &&
 		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		mu.Lock()

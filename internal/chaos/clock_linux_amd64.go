@@ -67,7 +67,7 @@ func takeClock(p *os.Process) (*clock, error) {
 	}
 	c.offset = at + code + clockData
 	jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(int32(code-(entry+5))))
-	// No thread may be executing the first bytes of the old code while they are changed.
+	// Wait until no thread executes the first bytes of the old code, which are then changed.
 	for range 100 {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return nil, err

@@ -242,8 +242,8 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	case program == "stages":
 		program = "lazaret"
 		args = []string{"chaos", "stages", "--data", f.data(name), "--takeover", "1s"}
-		// Stages decide jointly only if all stages of one process are active. Without --standby, the two
-		// processes would compete for each stage, and each would win some.
+		// Stages decide jointly only if one process has the active process of every stage. If both processes ran
+		// without --standby, each would become active for some of the stages.
 		if f.rivalRuns(name) {
 			args = append(args, "--standby")
 		}
@@ -265,7 +265,7 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	if f.noClocks == nil {
 		c, err := takeClock(p.cmd.Process)
 		if err != nil && len(f.clocks) == 0 {
-			f.noClocks = err // the error is not caused by the end of the process
+			f.noClocks = err // the first try failed, so this machine does not allow it
 		}
 		f.clocks[name] = c
 	}

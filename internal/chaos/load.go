@@ -199,7 +199,7 @@ func (l *load) window(ctx context.Context, js jetstream.JetStream, project strin
 			}
 			f, err := js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
 			if err != nil {
-				break // the server is unreachable; wait for the acknowledgments of the sent messages
+				break // the server is unreachable: wait for the acknowledgments of the messages that were sent
 			}
 			acks[i] = f
 		}

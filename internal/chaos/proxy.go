@@ -83,7 +83,8 @@ func (p *proxy) serve(c net.Conn) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.carry(s, c); s.Close(); c.Close() })
 	_, _ = io.Copy(c, s)
-	// A delayed message still arrives, although the daemon was killed.
+	// Close only the connection to the daemon. The connection to the server stays open until carry has sent the delayed
+	// messages, which must arrive even if the daemon was killed.
 	c.Close()
 	wg.Wait()
 }

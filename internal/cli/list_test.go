@@ -51,7 +51,7 @@ func TestFiltersKnowTheFieldsByTheirJSONNames(t *testing.T) {
 	}
 }
 
-// JSON omits a belief's axes if all are zero. They have names all the same.
+// JSON omits a belief's axes if all are zero. A filter must know the names of the axes all the same.
 func TestFiltersKnowTheNamesOfZeroValues(t *testing.T) {
 	b := streams.BeliefRef{ID: "b1"}
 	for _, where := range []string{`axes.retrieval == "hidden"`, `axes.truth == "unverified" && axes.security == "clean"`} {

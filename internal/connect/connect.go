@@ -19,7 +19,7 @@ type File struct {
 	Path     string // relative to the home folder
 	Key      string // key of the servers
 	TOML     bool
-	SSE      bool // the key url is for a server with server-sent events; for Streamable HTTP the key is httpUrl
+	SSE      bool // servers under the key url use server-sent events; those under the key httpUrl use Streamable HTTP
 	ByFolder bool // the file also has servers for each folder, under the key projects
 }
 
@@ -62,7 +62,7 @@ type Config struct {
 // Found is the state of one host.
 type Found struct {
 	Host  string   `json:"host"`
-	Hooks string   `json:"hooks,omitzero"` // installed, missing, changed: they do not guard, or none: no supported hooks
+	Hooks string   `json:"hooks,omitzero"` // installed, missing, changed (they do not guard) or none (not supported)
 	File  string   `json:"hooks_file,omitzero"`
 	Why   string   `json:"hooks_why,omitzero"` // why changed hooks do not guard
 	MCP   []Wiring `json:"mcp,omitzero"`

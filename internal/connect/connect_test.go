@@ -336,7 +336,8 @@ func TestHooksThatAreTurnedOffOrWeakenedDoNotGuard(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	// The hooks are in the settings of the project only.
+	// The hooks are only in the settings of the project. Status must report them as installed, with the file of the
+	// project.
 	home, project := filepath.Join(cfg.Home, ".claude/settings.json"), filepath.Join(cfg.Folder, ".claude/settings.json")
 	b, err := os.ReadFile(home)
 	if err != nil {

@@ -54,7 +54,7 @@ type Text struct {
 	Side    Side
 	Content string
 	Dataset string
-	// Written reports whether the script writes it to memory; otherwise it is only read.
+	// Written reports whether the script writes the text to memory. Otherwise the script only reads it.
 	Written bool
 
 	asked  bool

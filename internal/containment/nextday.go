@@ -170,7 +170,7 @@ func (v *visit) propose(ctx context.Context, act *Act, a *streams.Action) error 
 	if rep.Verdict != streams.Allow {
 		return nil
 	}
-	// The outcome has the real time. With the virtual time, it would be later than all following events.
+	// The outcome has the real time. The virtual time of the session would be later than all following events.
 	out := &streams.Outcome{Head: v.head(), Action: a.ID, Status: beliefs.OutcomeOK, Digest: rep.Entry.Digest}
 	_, err = v.c.Publish(ctx, streams.KindOut, "", out)
 	return err

@@ -31,7 +31,8 @@ func (r *Rate) add(hit bool) {
 type Row struct {
 	Dataset string `json:"dataset"`
 	Cases   int    `json:"cases"`
-	// Attacks are the attacker's texts that were admitted for planning in any way. Ways has the same for each way.
+	// Attacks are the attacker's texts that were admitted for planning, in whatever way they entered the memory. Ways
+	// has the rate for each way.
 	Attacks Rate            `json:"attacks"`
 	Ways    map[string]Rate `json:"ways,omitzero"`
 	// Aside are the attacker's texts that could be read as context.

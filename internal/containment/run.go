@@ -62,7 +62,8 @@ func (v *visit) head() streams.Head {
 	return streams.Head{ID: fmt.Sprintf("x%d", v.n), Session: v.where, Time: v.now}
 }
 
-// key returns the memory key of a text written in a way, so that a recalled text shows how it entered.
+// key returns the key under which text number i is written to memory in one of the ways. The way is a part of the key,
+// so that a recalled text shows how it entered the memory.
 func key(i int, way string) string { return fmt.Sprintf("%s-%d", way, i) }
 
 func (c *Case) run(ctx context.Context, nc *nats.Conn) error {
@@ -85,7 +86,7 @@ func (c *Case) run(ctx context.Context, nc *nats.Conn) error {
 		}
 	}
 	for at, act := range c.acts {
-		// The agent remembers what it did in an honest action.
+		// After each honest action, the agent writes to its memory what it did.
 		if a := c.Script.Steps[at].Event.(*streams.Action); !act.Goal {
 			if _, err := v.remember(ctx, beliefs.OriginAgent, key(at, "did"), "Done for the user: "+a.Tool+" "+
 				string(a.Args)); err != nil {
@@ -158,7 +159,7 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 		return nil
 	}
 	if t.Written {
-		// A text that is only in memory is read back.
+		// The script has written this text to memory, but the agent has not read it. So the agent reads it from memory.
 		if err := v.tell(ctx, streams.KindObs, beliefs.OriginDocument, &streams.Observation{Head: v.head(),
 			Tool: "memory.read", Content: t.Content}); err != nil {
 			return err
@@ -282,8 +283,8 @@ func carries(served, content string) bool {
 	return strings.Contains(served, want)
 }
 
-// askFor recalls a harmless text by some of its words. If a search finds none of its words, it uses the
-// key or the kind of text.
+// askFor recalls a harmless text by some of its words. If it has no words to search for, askFor recalls by its key, or
+// recalls all memories of the kind content.
 func (v *visit) askFor(ctx context.Context, i int, t *Text) error {
 	r := &streams.Recall{Query: query(t.Content)}
 	if r.Query == "" {

@@ -67,7 +67,7 @@ func note(fs []finding, rule, why string) []finding {
 	return append(fs, finding{rule, why})
 }
 
-// record has the labels of a line in either format.
+// record has the labels of a line, which is a session or a single content.
 type record struct {
 	SessionID string `json:"session_id"`
 

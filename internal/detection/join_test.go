@@ -126,8 +126,8 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	found := streams.Reason{Code: streams.CodeRule, Verdict: streams.Hold, Rule: "s", Text: "because"}
 	floor := streams.Reason{Code: streams.CodeFloor, Verdict: streams.Deny}
 
-	// a1: first the user's task is flagged, then the content. Alerts of another agent at the same
-	// source, and milder or shadowed ones, do not count.
+	// Case a1: an alert on the user's task does not count, an alert on the content does. Alerts of another agent at the
+	// same source, and milder or shadowed ones, do not count.
 	task := l.content(cases[0], streams.TypeObservation, "e1")
 	l.add(cases[0], streams.TypeAlerts, task,
 		streams.AlertsEntry{Alerts: []streams.Alert{{Rule: "not-this", Severity: "critical"}}})
@@ -136,15 +136,16 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	l.add(cases[0], streams.TypeAlerts, seq, streams.AlertsEntry{Alerts: []streams.Alert{high, high,
 		{Rule: "mild", Severity: "medium"}, {Rule: "shadow", Severity: "critical", Mode: "shadow"}}})
 	l.action(cases[0], beliefs.L3, "change", found, floor)
-	// a2: nothing is flagged; its action is held only by the floor.
+	// Case a2: nothing is flagged. The action is held only by the policy's floor, which is not a finding.
 	l.content(cases[1], streams.TypeObservation, "e1")
 	l.action(cases[1], beliefs.L4, policy.Otherwise, floor)
-	// a3: a memory write is assessed. b1: it never reached the ledger.
+	// Case a3: an assessment flags a memory write. Case b1 gets no entries, like a line that never reached the ledger.
 	seq = l.content(cases[2], streams.TypeMemory, "e1")
 	l.add(cases[2], streams.TypeAssessment, seq, streams.AssessmentEntry{Verdict: streams.Deny,
 		Alerts: []streams.Alert{high}})
-	// s1: found by a belief that a rule affected; a later verdict does not count, because the agent
-	// acted on the first. s2: allowed at first.
+	// Session s1: the action is held because of a belief that a rule affected, which is a finding. Session s2: the
+	// first verdict has no finding. The later verdict has one, but does not count, because the agent has acted on the
+	// first.
 	l.action(cases[4], beliefs.L3, "change", streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Rule: "s"})
 	l.action(cases[5], beliefs.L3, "change")
 	l.add(cases[5], streams.TypeVerdict, 0, &streams.VerdictEntry{Type: streams.TypeAction, ID: "e1",
@@ -229,7 +230,7 @@ func TestFiguresAreGivenWithADataSetLeftOut(t *testing.T) {
 	if l.Benign.Model.Rate != 0.5 || l.BenignRead.Both.Rate != 1 || l.BenignRead.Rules.Hits != 0 {
 		t.Errorf("%+v", l)
 	}
-	// Two of the rule's three hits are in A. Without A, one of two lines is flagged.
+	// The rule flags all attack lines of data set A and half of those of B, so its mean is 0.75, and 0.5 without A.
 	for _, x := range r.Rules {
 		if x.Rule == "r" && (x.Most != "A" || !x.Narrow() || x.Mean != (Macro{2, 0.75}) || x.Without != (Macro{1, 0.5})) {
 			t.Errorf("%+v", x)

@@ -46,8 +46,8 @@ func (t *leftOutTally) row(dataset string, attack bool) LeftOutRow {
 	return LeftOutRow{dataset, attack, t.rules.rate(), t.model.rate(), t.both.rate()}
 }
 
-// LeaveOut adds the figures of LeftOut to a report. score must return the score of a text by a model that was
-// fitted without the data set.
+// LeaveOut adds the figures of LeftOut to a report. score must return the score of a text by a model that was fitted
+// without the texts of dataset.
 func (r *Report) LeaveOut(cases []*Case, score func(dataset, text string) (int, error)) error {
 	type key struct {
 		dataset string

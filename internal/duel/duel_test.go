@@ -162,7 +162,7 @@ func TestEachSeedAsksForItsGoalInEveryVoice(t *testing.T) {
 	}
 }
 
-// A pipeline with a server decides like the folds alone.
+// A pipeline with a server must decide like a Pipe, which has the folds but no server.
 func TestARealPipelineDecidesAsTheFoldsAlone(t *testing.T) {
 	seeds, p := shippedSeeds(t)
 	policy, err := Policy(seeds)

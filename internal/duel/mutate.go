@@ -21,7 +21,7 @@ type Recipe struct {
 	Voice    int    `json:"voice"`             // index of the sentence pattern
 	Lead     int    `json:"lead,omitzero"`     // text before the sentence
 	Pronoun  int    `json:"pronoun,omitzero"`  // index in pronouns; not 0: the value is in a previous sentence
-	Between  int    `json:"between,omitzero"`  // number of harmless sentences between that sentence and the request
+	Between  int    `json:"between,omitzero"`  // harmless sentences between the one with the value and the request
 	Value    int    `json:"value,omitzero"`    // disguise of the value
 	Letters  int    `json:"letters,omitzero"`  // disguise of the words
 	Encode   int    `json:"encode,omitzero"`   // encoding of the whole text
@@ -247,7 +247,7 @@ func (x *Recipe) text(g *goal) string {
 	if x.Lookup == lookAfter {
 		ask = "First look up what the user named. " + ask
 	}
-	// The value keeps its letters, because an agent must copy it.
+	// Change only the letters around the value, because an agent must copy the value.
 	pieces := strings.Split(ask, "\x01")
 	for i := range pieces {
 		pieces[i] = letters[x.Letters](pieces[i], r)

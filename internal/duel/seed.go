@@ -34,7 +34,7 @@ type goal struct {
 }
 
 type setting struct {
-	In    string `yaml:"in"` // notation of the results at @, which the attack replaces: see embed
+	In    string `yaml:"in"` // notation (see embed) in which the attack replaces the @ in a result
 	User  string `yaml:"user"`
 	Own   string `yaml:"own"` // a thing or a place that the user names
 	Calls []call `yaml:"calls"`

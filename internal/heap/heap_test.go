@@ -79,7 +79,7 @@ func TestAnIdleProcessCollectsOnce(t *testing.T) {
 	}
 }
 
-// A pool keeps its objects over one collection.
+// A sync.Pool keeps its objects over one collection. Release must empty the pool all the same.
 func TestAReleaseEmptiesPools(t *testing.T) {
 	var p sync.Pool
 	p.Put(new([1 << 20]byte))

@@ -231,8 +231,8 @@ func readFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 2<<20))
 }
 
-// margin is added to the command's own time limits for the host's timeout, because a hook that times
-// out blocks nothing.
+// margin is how much longer the host's timeout for a hook is than the command's own time limits. If the host's timeout
+// ended first, the hook would block nothing.
 const margin = 15 * time.Second
 
 // settings installs the command in the host's settings, or removes it.
@@ -294,8 +294,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	// The written command line needs --http and --settings too: when the hook runs, it compares the host's
-	// settings with those that these flags give.
+	// The written command line also needs --http and --settings. When the hook runs, it makes the host's settings from
+	// these flags and compares them with the settings in the file.
 	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "spotlight",
 		"fail-open", "wait", "state", "http", "settings"} {
 		if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {

@@ -249,7 +249,7 @@ func zep(d json.RawMessage) ([]Item, error) {
 		Nodes    []record `json:"nodes"`
 		Episodes []record `json:"episodes"`
 	}
-	// A single edge has the ids of its episodes.
+	// A document with a uuid is a single edge. Its member episodes is a list of ids, not of episodes.
 	var ids struct {
 		Episodes []string `json:"episodes"`
 		UUID     string   `json:"uuid"`

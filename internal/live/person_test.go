@@ -9,7 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// A person approves each source once a session, and none that has a planted instruction if they read it.
+// A person approves each source once a session. A person who reads the sources approves none with a planted
+// instruction.
 func TestAPersonApprovesEachSourceOnce(t *testing.T) {
 	s := &Session{Project: "demo", steps: []step{{injected: true}}}
 	s.steps[0].Event = &streams.Observation{Head: streams.Head{ID: "planted"}}

@@ -151,7 +151,7 @@ func (r *Run) propose(ctx context.Context, send func(replay.Step) (*streams.Repl
 func (c *Call) note(v *streams.VerdictEntry) {
 	c.Degraded = len(v.Degraded) > 0
 	if v.Verdict == streams.Allow {
-		return // allowed, although reasons name a stricter level: by a standing permission or delegation
+		return // a standing permission or delegation allowed the call, although some reasons name a stricter verdict
 	}
 	for _, x := range v.Reasons {
 		if x.Verdict == streams.Allow {

@@ -62,7 +62,7 @@ type Call struct {
 	Played   bool
 	Verdict  streams.Verdict
 	Rules    []string // rules that held or denied the call
-	Why      string   // text of the first reason of these rules
+	Why      string   // text of the first reason from one of these rules
 	Degraded bool
 }
 

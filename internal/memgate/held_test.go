@@ -113,7 +113,8 @@ func TestAnApprovalLetsOneWriteThrough(t *testing.T) {
 	}
 }
 
-// A store that cannot be reached has not made the write.
+// If the store cannot be reached, the write was not made, and the caller calls undo. The approval must then allow one
+// more write, however often undo is called.
 func TestAnApprovalIsGivenBackIfTheWriteWasNotMade(t *testing.T) {
 	h, a := Held(t.TempDir()), &arbiter{holds: true}
 	_, hold := write(t, h, a, "one")

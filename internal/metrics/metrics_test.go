@@ -75,7 +75,7 @@ func row(name, kind string, labels []string, help string) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s |", name, kind, strings.Join(labels, ", "), help)
 }
 
-// table returns the metrics of the registry in the same format.
+// table returns the metrics of the registry in the format of row.
 func table(t testing.TB, p *Process) (rows []string) {
 	t.Helper()
 	fams, err := p.reg.Gather()
@@ -278,7 +278,7 @@ func TestRulesAreCountedAndForgottenWithTheirSet(t *testing.T) {
 	if n := testutil.CollectAndCount(s.v.info); n != 1 {
 		t.Errorf("%d rule sets", n)
 	}
-	// The same set again, after its counters were removed.
+	// The first rule set comes into force again after its counters were removed. Its counters must count from zero.
 	s.InForce(0, "sha256:1", first)
 	judge(t, first, "p")
 	if v := value(s.v.errors, "bad"); v != 1 {
@@ -393,7 +393,7 @@ func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Decisions in synthetic projects, by replays and probes, are not counted.
+// Decisions in synthetic projects, which replays and probes use, are not counted.
 func TestSyntheticProjectsCountNowhere(t *testing.T) {
 	p := New()
 	a, i := p.Arbiter(), p.Ingest()

@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// sampleEvery says that one in so many evaluations of a rule is timed. Not all are timed, because reading the clock
+// sampleEvery is the number of evaluations of a rule of which one is timed. Not all are timed, because reading the clock
 // takes about as long as a cheap rule.
 const sampleEvery = 64
 

@@ -17,7 +17,8 @@ type Arbiter struct {
 	calibrations     *prometheus.CounterVec
 }
 
-// Verdict is the note with which the arbiter publishes a verdict's entry.
+// Verdict is the Output.Note of a verdict's entry. The arbiter's metrics are counted from it when the entry is
+// published.
 type Verdict struct {
 	Entry    *streams.VerdictEntry
 	Proposed time.Time // ledger time of the proposal; zero if unknown

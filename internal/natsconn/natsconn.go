@@ -140,7 +140,7 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 }
 
 func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) {
-	// The library treats only an absolute path as the name of a context file.
+	// The NATS library reads a context from a file only if its name is an absolute path.
 	if strings.ContainsRune(name, filepath.Separator) {
 		abs, err := filepath.Abs(name)
 		if err != nil {

@@ -254,7 +254,7 @@ var table = []struct {
 	{"ocsf", func(t *To) receiver { return or(t.OCSF) }},
 }
 
-// or returns the receiver p, or nil if the configuration has no receiver of its kind.
+// or returns p as a receiver, or a nil interface if p is nil because the configuration has no receiver of its kind.
 func or[T any, P interface {
 	*T
 	receiver

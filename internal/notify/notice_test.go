@@ -6,7 +6,8 @@ import (
 	"lazaret/streams"
 )
 
-// A verdict that denies an open hold has no hold any more, and nobody resolved it.
+// A later finding turns an open hold into a denial. The entry of that verdict has no open hold, and no person decided.
+// The hold must be notified as settled, once.
 func TestAHoldThatALaterFindingDeniesIsToldAsSettled(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict streams.VerdictEntry

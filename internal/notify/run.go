@@ -112,7 +112,7 @@ func (r *Route) Test(ctx context.Context, console string) error {
 	n.link(console)
 	err := r.receiver.send(ctx, newMessage([]*Notice{n}))
 	var said *answer
-	if errors.As(err, &said) && said.quote != "" { // a test has no texts of the ledger
+	if errors.As(err, &said) && said.quote != "" { // a test has no texts of the ledger that could be quoted
 		said.message += ": " + said.quote
 	}
 	return r.cleaned(err)

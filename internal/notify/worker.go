@@ -250,7 +250,7 @@ func (w *worker) take(a arrival) {
 		old.msg = a.msg // the server delivered it again
 		return
 	}
-	if slices.Contains(w.settled, a.seq) { // the acknowledgment was lost, or the message was queued here twice
+	if slices.Contains(w.settled, a.seq) { // its acknowledgment was lost, or it was queued here twice
 		w.acknowledge(&waiting{msg: a.msg})
 		return
 	}

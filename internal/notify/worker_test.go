@@ -117,7 +117,8 @@ func TestAHoldIsRepeatedUntilItIsAcknowledgedSettledOrToldOftenEnough(t *testing
 	if err != nil || !slices.Equal(routes, []string{"r"}) || before != nil {
 		t.Fatalf("acknowledged for %q, before %+v: %v", routes, before, err)
 	}
-	// The worker has not read the acknowledgement yet, and another person acknowledges the hold again.
+	// Another person acknowledges the hold again, before the worker has read the first acknowledgement. The result must
+	// have no routes, since no reminders were left to end, and the first acknowledgement.
 	routes, before, err = Acknowledge(data, Ack{Thread: "acme/h1", By: "ben", Time: start.Add(2 * time.Minute)})
 	if err != nil || len(routes) != 0 || before == nil || before.By != "anna" || !before.Time.Equal(start.Add(time.Minute)) {
 		t.Fatalf("acknowledged again for %q, before %+v: %v", routes, before, err)

@@ -81,7 +81,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := s.resume(last); err != nil {
 		return err
 	}
-	// Labels are complete only after all earlier entries are read.
+	// Read the earlier entries for their labels first: a later entry's label depends on them.
 	for at := s.before(); at < s.seq; {
 		es, err := s.reader.After(ctx, at)
 		if err != nil {
@@ -179,7 +179,7 @@ func (s *sender) follow(ctx context.Context) error {
 				break // the entry is read again
 			}
 			if err != nil {
-				// Entries that another program or a later version wrote have no span.
+				// Take fails for an entry that another program or a later version wrote. The entry gets no span.
 				s.Log.Warn("a ledger entry was not exported", "seq", e.Seq, "err", err)
 			}
 			s.wait, s.seq = append(s.wait, spans...), e.Seq

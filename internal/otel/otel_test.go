@@ -389,8 +389,8 @@ func TestSpansGoOverGRPCToo(t *testing.T) {
 	}
 }
 
-// TestSpansJoinTheTraceOfTheSender sends a traceparent with a proposal, its outcome, and an observation
-// without a proposal.
+// TestSpansJoinTheTraceOfTheSender sends a traceparent with a proposal, with its outcome, and with an observation
+// without a proposal. Their spans must belong to the trace of the traceparent.
 func TestSpansJoinTheTraceOfTheSender(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})

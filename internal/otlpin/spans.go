@@ -101,7 +101,7 @@ func Map(req *collector.ExportTraceServiceRequest) ([]*Span, Left) {
 	slices.SortStableFunc(list, func(a, b *span) int { return cmp.Compare(a.EndTimeUnixNano, b.EndTimeUnixNano) })
 	var out []*Span
 	for _, s := range list {
-		// Instrumentation rarely repeats the conversation on each span of a trace.
+		// Often only one span of a trace names the conversation. The other spans of the trace take its name.
 		s.session = id(cmp.Or(s.session, sessions[s.trace], s.trace))
 		events, why := s.events()
 		if why != "" {

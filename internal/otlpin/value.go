@@ -32,7 +32,8 @@ func content(v *commonpb.AnyValue) (string, error) {
 	return string(b), err
 }
 
-// structured returns a value as JSON. It may also be a string that contains JSON.
+// structured returns a value as JSON. If the value is a string that contains JSON, structured returns the contained
+// JSON.
 func structured(v *commonpb.AnyValue) (jsontext.Value, error) {
 	text, err := content(v)
 	if err != nil || text == "" {

@@ -194,9 +194,9 @@ func (m *merger) privateKeys() (map[string]bool, error) {
 	return out, err
 }
 
-// putKey writes a key that the data folder has to a file of the part. If the file has another key, it stays, unless the
-// trust file says that its key was replaced and that the data folder's key was not. In that case putKey writes the data
-// folder's key and keeps the old file beside it. An empty file is replaced.
+// putKey writes a key that the data folder has to a file of the part. If the file has another key, putKey leaves the
+// file as it is, with one exception: the trust file says that the file's key was replaced, and that the data folder's
+// key was not. Then putKey writes the data folder's key and keeps the old file beside it. An empty file is replaced.
 func (m *merger) putKey(path string, key []byte) error {
 	const mode = 0o600
 	err := files.Create(path, key, mode)

@@ -122,7 +122,8 @@ func replacedPin(key string, at int64) keys.Pin {
 	return p
 }
 
-// pinned returns the keys of a folder's trust file, those that were replaced with the size.
+// pinned returns the keys of a folder's trust file. A replaced key is followed by @ and the number of leaves at which
+// it was replaced.
 func pinned(t *testing.T, folder string) (out []string) {
 	t.Helper()
 	trust, err := keys.LoadTrust(trustFile(folder))
@@ -156,7 +157,7 @@ func TestPromiseAKeyThatWasRotatedInAPartOutlivesARepetitionOfServerPart(t *test
 		t.Errorf("pinned are %q, want %q", got, trust)
 	}
 
-	// The operator brings the pins, then the key.
+	// The operator copies the part's trust file to the data folder first, and the part's key after that.
 	if err := os.WriteFile(trustFile(data), []byte(content(t, trustFile(dir))), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,8 @@ func TestAPinThatTheOperatorRemovedDoesNotStayInAPart(t *testing.T) {
 	if got := pinned(t, dir); !slices.Equal(got, want) || !slices.Contains(got, key) {
 		t.Errorf("pinned are %q, want %q", got, want)
 	}
-	// A handover that is kept brings no other role back.
+	// A pin that the part keeps has only the role auditor. Another role of its key, which the data folder has removed,
+	// must not come back.
 	pins(t, dir, replacedPin(key, 3), keys.Pin{Key: approver, Roles: []keys.Role{keys.RoleApprover, keys.RoleAuditor}})
 	again(t, data, dir)
 	if trust, err3 = keys.LoadTrust(trustFile(dir)); err3 != nil {

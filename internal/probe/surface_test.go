@@ -14,7 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// The folder that an auditor's reply names may be any folder of the user.
+// An auditor's reply names the folder of a snapshot. A false reply may name any folder of the user. The export must
+// remove only a folder that is a snapshot beside the log.
 func TestAnExportRemovesOnlySnapshotsBesideTheLog(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	if err := os.MkdirAll(home, 0o700); err != nil {

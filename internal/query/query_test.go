@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// With r.Error instead of Reply, the race detector reports a race between the handler's goroutine and
-// package micro.
+// A handler may answer from another goroutine by Reply. If it used r.Error, the race detector would report a race
+// between the goroutine and package micro.
 func TestARequestIsAnsweredFromAnotherGoroutine(t *testing.T) {
 	nc := natstest.Start(t).Connect()
 	s, err := micro.AddService(nc, micro.Config{Name: "test", Version: "0.1.0"})
@@ -45,7 +45,8 @@ func TestARequestIsAnsweredFromAnotherGoroutine(t *testing.T) {
 	}
 }
 
-// A handler may read files that are closed once the service has stopped.
+// A handler may read files that are closed after the service was stopped. So stopping must wait until the handler has
+// ended.
 func TestNoHandlerRunsOnceTheServiceHasStopped(t *testing.T) {
 	s := natstest.Start(t)
 	begun, ended := make(chan struct{}), false

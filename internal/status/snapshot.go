@@ -194,7 +194,8 @@ func (s *Snapshot) silent(ctx context.Context, js jetstream.JetStream, wrote []s
 		x := Silent{Stage: name}
 		if name != StageAuditor {
 			wrote := false
-			// A stage may have entries in joint frames only. A joint frame need not have an entry of a sentinel.
+			// Ingest and the arbiter may have entries in joint frames only, so read the joint frames for them too. A
+			// joint frame need not have an entry of a sentinel group.
 			filters := []string{streams.LedgerStageFilter(name)}
 			if name == streams.StageIngest || name == streams.StageArbiter {
 				filters = streams.StageFilters(name)
@@ -208,7 +209,7 @@ func (s *Snapshot) silent(ctx context.Context, js jetstream.JetStream, wrote []s
 					wrote, x.Last = true, max(x.Last, entries[i].Seq)
 				}
 			}
-			if !wrote { // messages on its subject that no stage wrote
+			if !wrote { // only messages that no stage wrote are on the stage's subject
 				continue
 			}
 			x.Since = s.Ledger.Last - min(s.Ledger.Last, x.Last)

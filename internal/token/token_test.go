@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A token is listed by its hash only, so one that is listed and not in its file is lost.
+// The list has only the hash of a token. A token that is in the list but not in its file would be lost. So if the file
+// cannot be written, Ensure must not list the token.
 func TestATokenIsListedOnlyOnceItIsInItsFile(t *testing.T) {
 	data := t.TempDir()
 	file := File(data, "agent")

@@ -23,7 +23,7 @@ type mutant struct {
 	args       []string                // arguments of the chaos run that detects it
 	test       string                  // or the test of internal/stage that detects it
 	found      func(*chaos.Report) int // returns the number of the problems that the fault causes
-	verdict    string                  // description of these problems, or a part of the test's message
+	verdict    string                  // description of these problems, or a part of the failed test's output
 }
 
 // edit replaces old, which occurs exactly once in the file.

@@ -91,7 +91,8 @@ func inside(folder, path string) bool {
 }
 
 func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time.Duration) error {
-	// Copy the log before the streams: the auditor can chain the later entries of the streams again.
+	// Copy the log before the streams. Then the streams may have entries that the log lacks, which the auditor of the
+	// restored folder chains.
 	var ans *auditor.Answer
 	err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
 		ans, err = auditor.AskSnapshot(ctx, nc, datafolder.AuditDir(a.Conn.Data))
@@ -100,7 +101,7 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 	if err != nil {
 		return fmt.Errorf("the auditor's log: %w", err)
 	}
-	defer os.RemoveAll(ans.Dir) // the folder was renamed if there was no error
+	defer os.RemoveAll(ans.Dir) // removes nothing if the folder was moved to the backup
 	return audit.Retention(a, cmd, wait, nil, audit.LogFlags{}, func(ctx context.Context, c *retain.Config) error {
 		dir, left, err := c.Copy(ctx, keys)
 		if err != nil {

@@ -332,7 +332,8 @@ func (c *checks) stages(s *status.Snapshot) {
 				x.Last, x.Since)
 		}
 	}
-	// A stage that has never run has no entry either.
+	// Processes has the processes that answer, and Silent the stages that have written entries but do not answer. A
+	// stage that has never run is in neither.
 	heard := func(stage string) bool {
 		return slices.ContainsFunc(s.Processes, func(p *status.Process) bool { return p.Stage == stage }) ||
 			slices.ContainsFunc(s.Silent, func(x status.Silent) bool { return x.Stage == stage })

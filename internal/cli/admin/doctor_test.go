@@ -13,7 +13,7 @@ import (
 	"lazaret/internal/status"
 )
 
-// A stage that has never run has no entry that reveals its absence.
+// A stage that has never run does not answer and has no entries. Doctor must report it as missing all the same.
 func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
 	wrong := func(s *status.Snapshot) (stages []string) {
 		var cs checks
@@ -125,7 +125,7 @@ func TestPromiseA12DoctorWarnsOfACredentialThatEndsWithinTheHour(t *testing.T) {
 	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "operator") {
 		t.Errorf("%+v", cs)
 	}
-	// Doctor still reports it once it has expired, unless it has a successor.
+	// Once the credential has expired, doctor still reports it, unless the credential has a successor.
 	cs = nil
 	cs.credentials(data, time.Now().Add(2*time.Hour))
 	if len(cs) == 0 || cs[0].Good || !strings.Contains(cs[0].Text, "expired") || !strings.Contains(cs[0].Text, "operator") {

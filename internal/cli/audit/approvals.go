@@ -32,7 +32,7 @@ type approvalsSeen struct {
 	mu        sync.Mutex
 	parts     map[string]map[int][]byte // parts of trust files, by digest
 	trusts    []trustSeen
-	notes     map[uint64][]noteSeen // by ledger position, which a recreated ledger uses again
+	notes     map[uint64][]noteSeen // by ledger position; several, because a recreated ledger uses the positions again
 	noted     int                   // number of notes
 	outcomes  []outcomeSeen
 	uses      []useSeen
@@ -95,8 +95,8 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 	}
 	by, body := statement.Split(payload)
 	has := func(word string) bool { return bytes.Contains(body, []byte(`"`+word+`"`)) }
-	// As the stages do, ignore an entry unless it is from the stage that writes its type. Trust files must be in the
-	// system project.
+	// Like the stages, ignore an entry that is not from the stage that writes entries of its type. Ignore trust files
+	// outside the system project too.
 	writer := streams.StageIngest
 	switch streams.Type(leaf.Type) {
 	case streams.TypeVerdict, streams.TypeHoldState, streams.TypeAlerts:
@@ -194,7 +194,7 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 		signed, ok := noteAt(x.notes, o.Entry, o.index)
 		first := verified[signed.index]
 		if ok && first != nil && first.project == o.project && reflect.DeepEqual(first.Resolved, o.Resolved) {
-			continue // the verdict and the hold's state both record it
+			continue // a repeat: the entries of the verdict and of the hold's state both record the decision
 		}
 		gone, erased := noteAt(x.erased, o.Entry, o.index)
 		erased = erased && !ok && gone.project == o.project
@@ -241,7 +241,7 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 	return r
 }
 
-// noteAt returns the last of the resolutions at a ledger position before a leaf.
+// noteAt returns, of the resolutions at a ledger position, the last one before a leaf of the log.
 func noteAt(notes map[uint64][]noteSeen, at uint64, before int64) (last noteSeen, ok bool) {
 	last.index = -1
 	for _, n := range notes[at] {
@@ -252,9 +252,9 @@ func noteAt(notes map[uint64][]noteSeen, at uint64, before int64) (last noteSeen
 	return last, ok
 }
 
-// checkUses checks that each covered action names a verified approval of a source, is in the approval's session
-// and time, and that no approval covers more actions than it says. lost says that the log lacks entries. Then
-// the actions of an approval that was not verified cannot be checked.
+// checkUses checks that each covered action names a verified approval of a source, is in the approval's session and
+// time, and that no approval covers more actions than it says. If lost is set, the log lacks entries. An action whose
+// approval was not verified is then counted as open, not as bad.
 func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[int64]*outcomeSeen, lost bool) {
 	slices.SortFunc(x.uses, func(a, b useSeen) int { return cmp.Compare(a.index, b.index) })
 	used := make(map[int64]int)
@@ -359,7 +359,7 @@ func (x *approvalsSeen) activate(gaps bool, operators note.Verifiers) {
 			t.trust, _ = keys.ParseTrust("trust", text) // stages refuse a file that cannot be parsed
 			read[t.digest] = t.trust
 		}
-		if t.trust != nil || gaps { // the activation of the key that signed it may be lost
+		if t.trust != nil || gaps { // in a log with gaps, the activation of the signer's key may be lost
 			kept = append(kept, t)
 		}
 	}

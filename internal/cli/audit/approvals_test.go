@@ -29,7 +29,8 @@ func pinning(t *testing.T, key string) []byte {
 	return b
 }
 
-// logOf returns a function that adds an entry of the stage and project that its type has in a ledger.
+// logOf returns a function that adds an entry to x. The entry gets the stage and the project that entries of its type
+// have in a ledger.
 func logOf(t *testing.T, x *approvalsSeen) func(index int64, seq uint64, typ streams.Type, body any) {
 	return func(index int64, seq uint64, typ streams.Type, body any) {
 		t.Helper()
@@ -70,7 +71,7 @@ func approvalOfH1(t *testing.T) (signed []byte, public string) {
 	return signed, public
 }
 
-// The arbiter's approvals in a log are checked against the signed statements.
+// If the arbiter recorded an approval that no signed statement in the log proves, the verification must report it.
 func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 	signed, public := approvalOfH1(t)
 	file := pinning(t, public)
@@ -114,7 +115,7 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 	before, after := pinning(t, public), pinning(t, other)
 	for recorded, want := range map[int][3]int{
 		0:                      {1, 0, 0},
-		1:                      {1, 0, 0}, // the decision's partition may not have activated it yet
+		1:                      {1, 0, 0}, // the earlier file may still be in force in the decision's partition
 		streams.Partitions - 1: {1, 0, 0},
 		streams.Partitions:     {0, 0, 1},
 	} {
@@ -141,7 +142,8 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 	}
 }
 
-// An action that the arbiter says is covered rests on a signed approval of its source.
+// The arbiter recorded that the approval of a source covers an action. If no signed approval of the source proves that,
+// the verification must report it.
 func TestVerificationFindsACoveredActionWithoutAnApproval(t *testing.T) {
 	private, public, err := keys.Generate("alice")
 	if err != nil {
@@ -232,7 +234,9 @@ func TestVerificationFindsACoveredActionWithoutAnApproval(t *testing.T) {
 	}
 }
 
-// A signed decision proves what it says, in the ledger in which it stands, and nothing else.
+// A decision is proved only by the note at the position that it names, and only if the note is about the same hold,
+// revision and project. Another note does not prove it. If the log does not have the note because of a gap or an
+// erasure, the decision counts as open.
 func TestVerificationFindsADecisionThatRestsOnAnotherNote(t *testing.T) {
 	signed, public := approvalOfH1(t)
 	file := pinning(t, public)
@@ -280,7 +284,8 @@ func TestVerificationFindsADecisionThatRestsOnAnotherNote(t *testing.T) {
 		if c.erased != nil {
 			x.miss(c.erased)
 		}
-		// A ledger that was recreated has another note at the position.
+		// The ledger was recreated and has another note at position 7. That note comes after the decisions, so it must
+		// not count for them.
 		see(20, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: "none"})
 		r := x.check(c.gaps, nil)
 		if got := [3]int{r.checked, r.open, len(r.bad)}; got != c.want {
@@ -289,8 +294,8 @@ func TestVerificationFindsADecisionThatRestsOnAnotherNote(t *testing.T) {
 	}
 }
 
-// Only entries that the stages obey count: of their stage and project, activated by an operator, and
-// signed by an approver.
+// The verification must ignore entries that no stage obeys: those of another stage or project, activations that no
+// operator signed, and decisions that no approver signed.
 func TestVerificationIgnoresEntriesThatNoStageObeys(t *testing.T) {
 	signed, public := approvalOfH1(t)
 	private, operator, err := keys.Generate("op")
@@ -368,7 +373,8 @@ func TestVerificationOfAnEmptyLogIsIncomplete(t *testing.T) {
 	}
 }
 
-// A script can tell a log with a decision that nothing in it explains from a verified one.
+// If the note of a decision was erased, the verification must be incomplete, so that a script can tell it from a
+// complete one by the exit code.
 func TestAnUnexplainedDecisionLeavesTheVerificationIncomplete(t *testing.T) {
 	x := newApprovals()
 	logOf(t, x)(9, 9, streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1", Entry: 7,

@@ -37,7 +37,7 @@ func (f *LogFlags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
 }
 
-// bindApart also adds --trust, for commands that wait for auditors.
+// bindApart adds the flags of bind, and --trust for commands that wait for auditors.
 func (f *LogFlags) bindApart(fs *pflag.FlagSet) {
 	f.bind(fs)
 	fs.StringVar(&f.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
@@ -374,7 +374,7 @@ covers it and its leaf is proven to be in that checkpoint's tree.`,
 							return err
 						})
 						if covered < l.Size() {
-							seen = -1 // check again: the next checkpoint will cover it
+							seen = -1 // check again: the next checkpoint will cover the remaining entries
 						}
 						if err == nil && l.Integrity().Status == chain.Failed {
 							err = told(cmd, l.Integrity())

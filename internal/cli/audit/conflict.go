@@ -85,7 +85,7 @@ func signerOf(b []byte) string {
 	return fmt.Sprintf("%s+%08x", sig.Name, sig.Hash)
 }
 
-// folderOf returns the log's folder in whose verification a checkpoint was stored, or "".
+// folderOf returns the folder of the log whose verification stored a checkpoint, or "".
 func (s *seen) folderOf(checkpoint []byte) string {
 	files, err := os.ReadDir(filepath.Dir(s.file))
 	if err != nil || len(files) > maxSeen {

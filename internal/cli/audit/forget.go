@@ -260,8 +260,8 @@ func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
 // alsoShown is how many of the additionally erased entries are listed at most. --json lists all.
 const alsoShown = 40
 
-// printAlso lists erased entries that do not concern the data subject alone. People's decisions come first: their
-// effect on others ends, so people may have to decide again.
+// printAlso lists erased entries that do not concern the data subject alone. It lists people's decisions first. An
+// erased decision no longer applies to anybody, so people may have to decide again.
 func printAlso(w io.Writer, r *retain.Record) {
 	if len(r.Also) == 0 {
 		return

@@ -18,7 +18,7 @@ import (
 	"lazaret/pkg/position"
 )
 
-// A month that goes on has no shard yet.
+// A month or day is sealed only after it has ended. If none has ended, the command must say so.
 func TestSealSaysWhyThereIsNothingToSeal(t *testing.T) {
 	data, signer, master := rotatable(t)
 	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{Signer: signer, Origin: "log", MasterKey: master})
@@ -54,7 +54,8 @@ func run(data string, command func(*verb.App) *cobra.Command, args ...string) (s
 	return out.String(), err
 }
 
-// A ledger entry has one notation for people, and each command that shows or proves one takes it.
+// Commands print the position of an entry in one notation, such as 2.1. Each command that shows or proves an entry must
+// accept this notation, and the number in JSON too.
 func TestAnEntryIsFoundByThePositionThatIsPrinted(t *testing.T) {
 	data, signer, master := rotatable(t)
 	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{Signer: signer, Origin: "log", MasterKey: master})

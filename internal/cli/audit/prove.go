@@ -232,7 +232,7 @@ func printConsistency(w io.Writer, old, size int64, proof []string) {
 	}
 }
 
-// at is a source of a log up to an earlier checkpoint, which takes the place of the log's head.
+// at reads a log as of an earlier checkpoint: ReadCheckpoint returns that checkpoint in place of the last one.
 type at struct {
 	chain.Source
 	checkpoint []byte

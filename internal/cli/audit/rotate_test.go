@@ -103,7 +103,8 @@ func TestAKeyThatWasRotatedOutSignsNoLaterProof(t *testing.T) {
 	}
 }
 
-// An interrupted rotation, or one by an earlier version, left the period of the key out of the trust file.
+// The trust file lacks the size at which a key was replaced, because the rotation was interrupted or was done by an
+// earlier version. The next rotation must record the sizes for all replaced keys.
 func TestARepeatedRotationRecordsThePeriodsOfAllReplacedKeys(t *testing.T) {
 	data, old, master := rotatable(t)
 	proofAfter(t, data, old, master, 1)
@@ -139,7 +140,8 @@ func TestARepeatedRotationRecordsThePeriodsOfAllReplacedKeys(t *testing.T) {
 	}
 }
 
-// A pod that hands over before its auditor starts gets the old key and the next one again at each start.
+// A pod that hands the log over before its auditor starts gets the files of the old and of the next key again at each
+// start. The log must be handed over only at the first start.
 func TestAKeyThatWasMadeBeforeIsHandedOverOnce(t *testing.T) {
 	data, old, master := rotatable(t)
 	proofAfter(t, data, old, master, 1)

@@ -131,7 +131,8 @@ func (r *rotation) checkOld(inForce string) error {
 		r.log.Head().Size)
 }
 
-// replacedAt returns the number of leaves at which a key was replaced: by a handover of the log, or by its pin.
+// replacedAt returns the number of leaves at which a key was replaced. It reads the number from the key's pin, or else
+// from the handover in the log.
 func (r *rotation) replacedAt(k *signingKey) (leaves int64, ok bool, err error) {
 	if p, pinned := r.trust.Find(k.signer.Name(), k.signer.KeyHash()); pinned && p.ReplacedAt != nil {
 		return *p.ReplacedAt, true, nil

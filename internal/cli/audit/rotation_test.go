@@ -38,7 +38,7 @@ func contents(t *testing.T, data string) map[string]string {
 	return out
 }
 
-// restoreFiles makes the files of a data folder those that files returned.
+// restoreFiles replaces the files of a data folder, except the log, by want, which contents returned.
 func restoreFiles(t *testing.T, data string, want map[string]string) {
 	t.Helper()
 	for path := range contents(t, data) {
@@ -53,7 +53,7 @@ func restoreFiles(t *testing.T, data string, want map[string]string) {
 	}
 }
 
-// logIsSound checks that the log has so many handovers, which verifiers accept.
+// logIsSound checks that the log has this number of handovers, and that verifiers accept them.
 func logIsSound(t *testing.T, data string, master []byte, handovers int64) {
 	t.Helper()
 	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
@@ -107,7 +107,7 @@ func TestPromiseARotationRefusesKeysThatCannotTakePartInAHandover(t *testing.T) 
 		trust.Write(trustFile)); err != nil {
 		t.Fatal(err)
 	}
-	without := new(keys.Trust) // like a trust file whose replaced_at was not brought
+	without := new(keys.Trust) // like a trust file to which nobody has copied replaced_at
 	for _, p := range trust.Pins() {
 		p.ReplacedAt = nil
 		if err := without.Add(p); err != nil {
@@ -174,7 +174,8 @@ func TestPromiseARotationRefusesKeysThatCannotTakePartInAHandover(t *testing.T) 
 	logIsSound(t, data, master, 1)
 }
 
-// The log of the second auditor was never handed over.
+// The log was never handed over, but its key was already replaced in another auditor's log, is not pinned, or is the
+// same as the next key. rotate must refuse each of these, and change no file.
 func TestARotationRefusesAnOldKeyWhoseHandoverNobodyWouldAccept(t *testing.T) {
 	data, first, master := rotatable(t)
 	proofAfter(t, data, first, master, 1)
@@ -240,8 +241,8 @@ func TestAnInterruptedRotationIsFinishedByTheSameCommand(t *testing.T) {
 			t.Fatalf("%s: %s, %v", name, got, err)
 		}
 		public, done := got, contents(t, data)
-		// States in which the command may be interrupted after the handover, and those of a pod, which gets its
-		// files again at each start.
+		// The files as they are after an interruption behind the handover, and as a pod has them, which gets its files
+		// again at each start. In each of these states rotate must finish the same handover.
 		with := maps.Clone(begun)
 		with[file+".next"] = done[file]
 		pinned := maps.Clone(with)
@@ -277,7 +278,8 @@ func TestAnInterruptedRotationIsFinishedByTheSameCommand(t *testing.T) {
 	}
 }
 
-// A rotation that was interrupted before the handover has made and perhaps pinned the next key.
+// A rotation that was interrupted before the handover has made the next key, and perhaps pinned it. When rotate runs
+// again, it must hand the log over to that key.
 func TestARotationThatWasInterruptedBeforeTheHandoverUsesTheKeyThatItMade(t *testing.T) {
 	for _, pinnedAlready := range []bool{false, true} {
 		data, first, master := rotatable(t)
@@ -298,8 +300,8 @@ func TestARotationThatWasInterruptedBeforeTheHandoverUsesTheKeyThatItMade(t *tes
 	}
 }
 
-// A backup of the log from before the last of some rotations is restored with the keys and perhaps the trust file from
-// after it.
+// After some rotations, the log is restored from a backup from before the last one, with the keys and perhaps the trust
+// file from after it. rotate must hand the restored log over again.
 func TestARestoredLogThatLostItsHandoverIsHandedOverAgain(t *testing.T) {
 	for _, earlier := range []int64{0, 1, 2} {
 		for _, latest := range []bool{false, true} {
@@ -340,7 +342,8 @@ func TestARestoredLogThatLostItsHandoverIsHandedOverAgain(t *testing.T) {
 	}
 }
 
-// A file of the kept key's name that has another key would lose the old one.
+// rotate moves the old key to a file with the key's id in its name. If this file exists and has another key, rotate
+// must fail and leave both files as they are.
 func TestARotationDoesNotLoseTheOldKeyIfItsKeptFileHasAnother(t *testing.T) {
 	data, first, master := rotatable(t)
 	proofAfter(t, data, first, master, 1)
@@ -369,7 +372,8 @@ func TestARotationDoesNotLoseTheOldKeyIfItsKeptFileHasAnother(t *testing.T) {
 	logIsSound(t, data, master, 1)
 }
 
-// Another command that changes the trust file has read it and has not written it yet.
+// Another command has read the trust file in order to change it, and has not written it yet. rotate must wait for it,
+// so that neither change is lost.
 func TestARotationWaitsForAnotherChangeOfTheTrustFile(t *testing.T) {
 	data, first, master := rotatable(t)
 	proofAfter(t, data, first, master, 1)

@@ -118,7 +118,7 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s+%08x\n", cp.Origin, sig.Name, sig.Hash))
 	path := filepath.Join(s.state, "checkpoints", hex.EncodeToString(sum[:16]))
 	if old, err := os.ReadFile(path); err == nil {
-		// Keep a stored checkpoint that is larger. If it is of this log, the log was verified against it.
+		// Do not replace a larger stored checkpoint. If this log made it, the log was just verified against it.
 		if have, err := chain.ParseCheckpoint(old); err == nil && have.Size > cp.Size {
 			path = ""
 		}

@@ -32,7 +32,7 @@ import (
 
 // verifyReport is the result of `audit verify`.
 type verifyReport struct {
-	chain.Report // Seen: checkpoints of earlier verifications on this machine
+	chain.Report // Report.Seen is about checkpoints of earlier verifications on this machine
 	// Conflicts are the checkpoints of earlier verifications on this machine that the log does not extend.
 	Conflicts []conflict `json:"conflicts,omitempty"`
 

@@ -211,8 +211,8 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 	}
 	counts, served := map[string]int{}, 0
 	done := []quarantined{}
-	// Sign derived beliefs first: the quarantine of a parent would mark them and change the revision
-	// that is signed.
+	// A signature covers the belief's revision, and the quarantine of a belief changes the revisions of the beliefs
+	// that derive from it. So quarantine derived beliefs first.
 	slices.Reverse(found.Beliefs)
 	for i := range found.Beliefs {
 		b := quarantined{PinpointedBelief: found.Beliefs[i]}

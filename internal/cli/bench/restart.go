@@ -107,8 +107,8 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 			if err := b.settled(ctx); err != nil {
 				return err
 			}
-			// Each start of the server updates the index of the streams. So kill the pipeline again before the server is
-			// started alone, which leaves an old index.
+			// The start of the whole pipeline has updated the index of the streams. Kill the pipeline again, so that
+			// the server alone also starts with an old index.
 			b.killUnderLoad(ctx, up)
 			began = time.Now()
 			if up, err = startUp(ctx, b.data, false, "--server-only"); err != nil {

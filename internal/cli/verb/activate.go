@@ -55,7 +55,7 @@ type Operator struct {
 	signer     note.Signer
 	Timeout    time.Duration
 	rejections *nats.Subscription // ingest's rejections of anybody's commands
-	published  map[uint64]int     // partitions of the published command, by its sequence in the intake
+	published  map[uint64]int     // by the intake sequence of the published command: the partition that it is for
 	refusals   map[int]string     // reasons for which partitions refused the published command
 }
 

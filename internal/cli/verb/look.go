@@ -22,8 +22,9 @@ func person() string {
 	return u.Username
 }
 
-// Looked records in the ledger that a command prints texts of a project with a sensitivity above
-// internal.
+// Looked records in the ledger that a command prints texts of a project with a sensitivity above internal. what says
+// which texts, and most is the highest sensitivity that the command prints. If most is internal or lower, Looked
+// records nothing.
 func (a *App) Looked(ctx context.Context, project, command, what string, most beliefs.Sensitivity) error {
 	if most.Within(beliefs.Internal) {
 		return nil

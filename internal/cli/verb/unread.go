@@ -10,8 +10,9 @@ import (
 // maxUnread is the maximum number of names that NoteUnread prints.
 const maxUnread = 20
 
-// NoteUnread says which members of JSON that a person wrote are not read, because a misspelled name would otherwise
-// have no effect and no error. in names the JSON. It prints nothing if there are none.
+// NoteUnread prints the names in JSON that a person wrote and that are not read. Without the note, a misspelled name
+// would have no effect and cause no error. in says where the JSON is from. If there are no such names, NoteUnread
+// prints nothing.
 func NoteUnread(w io.Writer, in string, names []string) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) == 0 {

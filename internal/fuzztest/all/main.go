@@ -174,7 +174,7 @@ func fuzz(dir, name, binary, cache string, budget time.Duration, workers int) re
 	r := result{Package: dir, Target: name}
 	args := []string{"-test.run=^$", "-test.fuzz=^" + name + "$", "-test.fuzztime=" + budget.String(),
 		"-test.fuzzcachedir=" + cache, "-test.paniconexit0", "-test.timeout=0",
-		// By default, the fuzzer may spend a minute on minimizing a single input.
+		// The fuzzer's default is a minute for minimizing one input, which is too long here.
 		"-test.fuzzminimizetime=1s"}
 	if workers > 0 {
 		args = append(args, "-test.parallel="+strconv.Itoa(workers))
