@@ -141,7 +141,7 @@ func TestWhatIsSentAgainHasTheSameIDAndBytes(t *testing.T) {
 				t.Errorf("%v, %v", rep, err)
 			}
 			if v := client.VerdictOf(rep, err); v != want {
-				t.Errorf("that came to %v", v)
+				t.Errorf("the verdict is %v", v)
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func replacePart(t *testing.T, in, name, part string) string {
 	before, rest, ok := strings.Cut(in, begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for %s", page, name)
+		t.Fatalf("%s has no marks for the part %s", page, name)
 	}
 	return before + begin + "\n" + part + "\n" + end + after
 }

@@ -122,7 +122,7 @@ func TestARevocationByKeyEndsTheTokensOfTheCredential(t *testing.T) {
 
 	out := run(cli.ExitOK, "revoked its HTTP tokens: 2", "agent", "revoke", key())
 	if !strings.Contains(out, "refuses it") {
-		t.Errorf("it does not say that the server refuses the credential:\n%s", out)
+		t.Errorf("the output does not say that the server refuses the credential:\n%s", out)
 	}
 	if out := run(cli.ExitOK, "revoked", "agent", "token", "ls", "--all"); strings.Contains(out, "valid") {
 		t.Errorf("a token is valid:\n%s", out)

@@ -180,9 +180,9 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 			switch x.dir {
 			case "":
 				if out := a.expect(cli.ExitNegative, "FAILED"); !strings.Contains(out, "on purpose, move these files away:") {
-					t.Errorf("it does not say what it was held against:\n%s", out)
+					t.Errorf("the output does not tell which stored files to move away:\n%s", out)
 				} else if !strings.Contains(out, x.says) {
-					t.Errorf("it does not say %q:\n%s", x.says, out)
+					t.Errorf("the output lacks %q:\n%s", x.says, out)
 				}
 			case "rewritten":
 				a.expect(cli.ExitNegative, x.says, "--dir", old)

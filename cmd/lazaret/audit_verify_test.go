@@ -63,7 +63,7 @@ func TestPromiseB15AnEmptiedLogIsSaidToBeEmptied(t *testing.T) {
 				l.Close()
 			}
 			if !errors.Is(err, chain.ErrNoLog) || !strings.Contains(err.Error(), "emptied") {
-				t.Errorf("an auditor opens it: %v", err)
+				t.Errorf("an auditor opens the emptied log: %v", err)
 			}
 		})
 	}

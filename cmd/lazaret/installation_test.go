@@ -49,7 +49,7 @@ func TestPromiseA10SessionStartReleasesASessionThatARejectionHolds(t *testing.T)
 	}
 	if out, code := decide("a1"); code == cli.ExitOK || !strings.Contains(out, string(streams.CodeUnseen)) ||
 		!strings.Contains(out, string(streams.CodeTooLarge)) || !strings.Contains(out, "lazaret session start s") {
-		t.Errorf("a proposal after it: exit %d: %s", code, out)
+		t.Errorf("a proposal after the rejected observation: exit %d: %s", code, out)
 	}
 	if out, code := run("session", "start", "s"); code != cli.ExitOK {
 		t.Fatalf("exit %d: %s", code, out)
@@ -101,12 +101,12 @@ func TestPromiseA12AnExportedHistoryIsItsOwnersAlone(t *testing.T) {
 	out, _ := lazaret(t, "rules", "backtest", "../../rules", "--against", "shipped", "--export", file, os.DevNull)
 	fi, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Fatal("nothing is exported:", out)
+		t.Fatal("no history file was exported:", out)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	if fi.Mode().Perm() != 0o600 {
-		t.Errorf("it has mode %v", fi.Mode())
+		t.Errorf("the history file has mode %v", fi.Mode())
 	}
 }

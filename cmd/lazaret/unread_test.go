@@ -36,7 +36,7 @@ func TestANameThatACommandDoesNotKnowInJSONIsNoted(t *testing.T) {
 	} {
 		out, _ := command(t, "", c.args...)
 		if noted := strings.Contains(out, "NOTE: "); noted != (c.want != nil) {
-			t.Errorf("%v: a note is %v: %s", c.args, noted, out)
+			t.Errorf("%v: the output has a note: %v: %s", c.args, noted, out)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(out, want) {

@@ -33,7 +33,7 @@ func TestABundleIsWhatItsChunksAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			if v, _, err := st.Get(chunkKey(digest, i)); err != nil || len(chunk) > 1000 && len(v) > len(chunk)/10 {
-				t.Errorf("%s: %d bytes are in the state for %d, %v", name, len(v), len(chunk), err)
+				t.Errorf("%s: the state has %d bytes for a bundle of %d, %v", name, len(v), len(chunk), err)
 			}
 		}
 		if got, err := Assemble(st, digest); err != nil || !bytes.Equal(got, bundle) {

@@ -71,7 +71,7 @@ func set(t *testing.T, replace ...string) *rules.Set {
 	t.Helper()
 	s := strings.NewReplacer(replace...).Replace(base)
 	if s == base && len(replace) > 0 {
-		t.Fatalf("nothing is replaced by %q", replace)
+		t.Fatalf("%q replaces no text of the base rules", replace)
 	}
 	b, err := rules.PackFiles(map[string]string{"groups.yaml": "groups:\n  core: [p]\n",
 		"p/pack.yaml": "name: p\ntitle: P\n", "p/rules.yaml": s})

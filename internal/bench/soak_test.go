@@ -38,12 +38,12 @@ func TestASoakIsFlatOrItIsNot(t *testing.T) {
 	r := grown(0)
 	r.Samples = r.Samples[:5]
 	if err := r.Conclude(); err == nil {
-		t.Error("five samples say something")
+		t.Error("a report with five samples has a conclusion")
 	}
 	r = grown(0)
 	r.Lost = 1
 	if err := r.Conclude(); err != nil || !bench.Missed(r.Lines()) {
-		t.Errorf("something is lost, and no budget missed: %v", err)
+		t.Errorf("an event was lost, but no budget is missed: %v", err)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestSamplesTravelAsCSVAndAreDrawn(t *testing.T) {
 		t.Errorf("%v, %+v", err, back)
 	}
 	if _, err := bench.ReadCSV([]byte("h\n1,2\n")); err == nil {
-		t.Error("a line of two fields is read")
+		t.Error("a line with two fields is accepted")
 	}
 	b.Reset()
 	if err := bench.Graph(&b, "a < soak", r.Samples); err != nil {

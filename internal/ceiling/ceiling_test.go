@@ -59,12 +59,12 @@ func TestALabelGoesWhereTheContentGoes(t *testing.T) {
 	var l Labels
 	for _, e := range ledger {
 		if got := l.Scan(e); got != want[e.Seq][0] {
-			t.Errorf("entry %d is met as %s, want %s: %s", e.Seq, got, want[e.Seq][0], e.Body)
+			t.Errorf("entry %d is scanned as %s, want %s: %s", e.Seq, got, want[e.Seq][0], e.Body)
 		}
 	}
 	for _, e := range ledger {
 		if got := l.Of(e); got != want[e.Seq][1] {
-			t.Errorf("entry %d is %s, want %s: %s", e.Seq, got, want[e.Seq][1], e.Body)
+			t.Errorf("at the end, entry %d is %s, want %s: %s", e.Seq, got, want[e.Seq][1], e.Body)
 		}
 	}
 	if got := l.Text("p", "she said: The vault code of the north door is BLUE heron seven!"); got != s {
@@ -84,7 +84,7 @@ func TestEveryBodyHasALabel(t *testing.T) {
 		l.Scan(e)
 		e.Seq, e.Body = 21, append([]byte(pin+" "), body...)
 		if got := l.Of(e); got != beliefs.Secret {
-			t.Fatalf("it is %s", got)
+			t.Fatalf("an entry with the marked words is %s", got)
 		}
 	})
 }

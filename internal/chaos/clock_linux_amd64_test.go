@@ -54,10 +54,10 @@ func TestAProcessHasAClockOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if off := time.Duration(wall-time.Now().Unix())*time.Second - by; off < -3*time.Second || off > 3*time.Second {
-			t.Errorf("set by %v, its clock is off by %v more", by, off)
+			t.Errorf("with the offset %v, the wall clock is wrong by %v", by, off)
 		}
 		if mono < 0 || mono > 60 {
-			t.Errorf("set by %v, its monotonic clock says %d s", by, mono)
+			t.Errorf("with the offset %v, the monotonic clock says %d s", by, mono)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func FuzzWhere(f *testing.F) {
 			}
 			for _, it := range items {
 				if ok, err := filter.Match(it); ok && err != nil {
-					t.Fatalf("it holds, and is wrong: %v", err)
+					t.Fatalf("the filter matches and returns an error: %v", err)
 				}
 			}
 		})

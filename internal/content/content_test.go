@@ -42,7 +42,7 @@ func TestDividedTextIsWholeAndFits(t *testing.T) {
 			}
 		}
 		if len(parts) == 0 {
-			t.Fatal("nothing to observe is an observation too")
+			t.Fatal("an empty result must give one observation")
 		}
 		// Every window of half the overlap is contained in one part.
 		all := slices.Concat(parts...)

@@ -97,7 +97,7 @@ func TestATryGoesOnFromWhatWasPlayedBefore(t *testing.T) {
 			}
 			got, err := m.try(p, &x)
 			if err != nil || got != want {
-				t.Errorf("%s, %+v: passed is %v, and %v from the beginning: %v", m.Name, x, got, want, err)
+				t.Errorf("%s, %+v: passed is %v, but %v if the try is played completely: %v", m.Name, x, got, want, err)
 			}
 			if got {
 				won++

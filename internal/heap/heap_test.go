@@ -74,7 +74,7 @@ func TestAnIdleProcessCollectsOnce(t *testing.T) {
 			}
 		}
 		if len(at) != 1 || at[0] != calmFor {
-			t.Errorf("round %d: idle, it collects at looks %v", round, at)
+			t.Errorf("round %d: the idle process collects at checks %v", round, at)
 		}
 	}
 }
@@ -85,6 +85,6 @@ func TestAReleaseEmptiesPools(t *testing.T) {
 	p.Put(new([1 << 20]byte))
 	Release()
 	if p.Get() != nil {
-		t.Error("the pool has its buffer")
+		t.Error("the pool still has its buffer")
 	}
 }

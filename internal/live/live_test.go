@@ -83,7 +83,7 @@ func TestAnAgentThatObeysIsHeldAndAHeldCallIsNotCarriedOut(t *testing.T) {
 			}
 		}
 		if alone != 2 { // in its set and in all
-			t.Errorf("canary-leaves is not said to have held one honest call alone: %+v", r.Rules)
+			t.Errorf("canary-leaves must have held one honest call that no other rule held: %+v", r.Rules)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func TestAnApprovalIsGivenBackIfTheWriteWasNotMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, hold := write(t, h, a, "one"); v != streams.Hold || hold != later {
-		t.Errorf("the approval of an earlier write is given back over hold %s: %s, %s", later, v, hold)
+		t.Errorf("a second undo replaces the id of hold %s by that of the earlier write: %s, %s", later, v, hold)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestARequestWhoseAnswerWasLostIsJudgedAsOfItsRepetition(t *testing.T) {
 		holds := i%2 == 1
 		h, a := Held(t.TempDir()), &arbiter{holds: holds, lost: lost}
 		if _, _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x"); err == nil {
-			t.Fatal("an answer came")
+			t.Fatal("Write returned no error although the answer was lost")
 		}
 		a.lost = nil
 		want := map[bool]int{false: 2, true: 1}[holds] // a hold stays the same

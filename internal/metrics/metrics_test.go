@@ -187,7 +187,7 @@ func TestReadyMeansCaughtUp(t *testing.T) {
 		w := httptest.NewRecorder()
 		p.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
 		if w.Code != want || !strings.Contains(w.Body.String(), says) {
-			t.Errorf("%d, want %d with %q: %s", w.Code, want, says, w.Body)
+			t.Errorf("status %d, want %d with %q: %s", w.Code, want, says, w.Body)
 		}
 	}
 	ask(http.StatusServiceUnavailable, "starting")
@@ -208,12 +208,12 @@ func TestReadyMeansCaughtUp(t *testing.T) {
 	away = errors.New("no servers")
 	ask(http.StatusServiceUnavailable, "no servers")
 	if n, err := testutil.GatherAndCount(p.reg, "lazaret_stage_lag_entries"); err != nil || n != 0 {
-		t.Errorf("a lag is told that is not known: %d, %v", n, err)
+		t.Errorf("the lag is unknown, but there are %d metrics of it, %v", n, err)
 	}
 	w := httptest.NewRecorder()
 	p.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
 	if w.Code != http.StatusOK {
-		t.Errorf("the process lives, and says %d", w.Code)
+		t.Errorf("the process is live, but /healthz answers %d", w.Code)
 	}
 	w = httptest.NewRecorder()
 	p.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/readyz", nil))
@@ -282,7 +282,7 @@ func TestRulesAreCountedAndForgottenWithTheirSet(t *testing.T) {
 	s.InForce(0, "sha256:1", first)
 	judge(t, first, "p")
 	if v := value(s.v.errors, "bad"); v != 1 {
-		t.Errorf("%v errors after its return", v)
+		t.Errorf("%v errors after the rule set came into force again", v)
 	}
 	s.InForce(0, "", nil)
 	s.InForce(1, "", nil)

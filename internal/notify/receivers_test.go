@@ -431,7 +431,7 @@ func TestAValueFormsNoFrameOrParameterOfSyslog(t *testing.T) {
 			}
 			head, _, _ := strings.Cut(data, "\ufeff")
 			if strings.Count(head, "[") != 1 || strings.Contains(head, "evil") {
-				t.Errorf("%s: outside quotes stands %q", network, head)
+				t.Errorf("%s: %q is outside of quotes", network, head)
 			}
 		}
 	}

@@ -172,7 +172,7 @@ routes:
 	h := in.notices(notify.KindHold)[0]
 	if h.Project != "demo" || h.Tool != "send_email" || h.Hold == "" ||
 		h.Link != "https://console.example/holds/demo/"+h.Hold {
-		t.Errorf("the hold is told as %+v", h)
+		t.Errorf("the notification of the hold is %+v", h)
 	}
 	natstest.Eventually(t, 30*time.Second, "a dead letter of the route that is refused", func() bool {
 		dead, err := notify.DeadLetters(data)
@@ -196,7 +196,7 @@ routes:
 	})
 	for _, n := range in.notices(notify.KindHold) {
 		if n.Project != "demo" {
-			t.Errorf("a route of another project told of %+v", n)
+			t.Errorf("a route of another project sent %+v", n)
 		}
 	}
 	natstest.Eventually(
@@ -268,7 +268,7 @@ func TestAcknowledgementsNameAThread(t *testing.T) {
 	data := t.TempDir()
 	for _, bad := range []string{"", "x", "/h", "a b/h", "p/"} {
 		if _, _, err := notify.Acknowledge(data, notify.Ack{Thread: bad}); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 	routes, _, err := notify.Acknowledge(data, notify.Ack{Thread: "demo/h1", By: "anna", Time: time.Now()})

@@ -44,12 +44,12 @@ func TestAnEntryThatComesAgainAfterItsDeliveryIsNotToldAgain(t *testing.T) {
 	}
 	first := arrive(7)
 	if len(w.queue) != 1 || first.n != 0 {
-		t.Fatalf("%d are due, %d acknowledged", len(w.queue), first.n)
+		t.Fatalf("%d batches are queued, the message is acknowledged %d times", len(w.queue), first.n)
 	}
 	w.settle(w.queue[0], nil)
 	again := arrive(7)
 	if len(w.queue) != 0 || first.n != 1 || again.n != 1 {
-		t.Errorf("%d are due, acknowledged are %d and %d", len(w.queue), first.n, again.n)
+		t.Errorf("%d batches are queued, the message is acknowledged %d times and its repeat %d times", len(w.queue), first.n, again.n)
 	}
 	for seq := range uint64(3 * maxSettled) {
 		arrive(100 + seq)
@@ -59,7 +59,7 @@ func TestAnEntryThatComesAgainAfterItsDeliveryIsNotToldAgain(t *testing.T) {
 		t.Errorf("%d settled entries are kept", len(w.settled))
 	}
 	if arrive(8); len(w.queue) != 1 {
-		t.Error("another entry is not told")
+		t.Error("another entry is not queued")
 	}
 }
 

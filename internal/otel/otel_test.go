@@ -251,11 +251,11 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 	}
 	if got := r.one(t, "execute_tool list_files", attrToolCall, "a2"); attr(got.Attributes,
 		attrToolResult) != "two files" || attr(got.Attributes, attrProposed) != "true" {
-		t.Errorf("what has a result and no outcome is %s", shape(got))
+		t.Errorf("the execution with a result and no outcome is %s", shape(got))
 	}
 	if got := r.one(t, "execute_tool web.fetch", attrToolCall, "c1"); attr(got.Attributes, attrProposed) != "false" ||
 		len(got.ParentSpanId) != 0 {
-		t.Errorf("what nobody proposed is %s", shape(got))
+		t.Errorf("the execution that was not proposed is %s", shape(got))
 	}
 	held := r.one(t, "apply_guardrail lazaret", attrToolCall, "a3")
 	if attr(held.Attributes, attrResultValue) != "hold" || attr(held.Attributes, attrHold) == "" ||
@@ -292,7 +292,7 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 	}
 	for _, s := range r.spans {
 		if attr(s.Attributes, attrProject) != "demo" {
-			t.Errorf("a synthetic project is told of: %s", shape(s))
+			t.Errorf("a span of a synthetic project was sent: %s", shape(s))
 		}
 		if s.StartTimeUnixNano > s.EndTimeUnixNano || time.Since(time.Unix(0, int64(s.StartTimeUnixNano))) > time.Hour {
 			t.Errorf("its times are wrong: %s", shape(s))
@@ -300,7 +300,7 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 	}
 	for _, part := range []string{secret, "blue heron", "vault"} {
 		if bytes.Contains(r.bytes, []byte(part)) {
-			t.Errorf("%q has left", part)
+			t.Errorf("%q was exported", part)
 		}
 	}
 
@@ -308,7 +308,7 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 	again := newReceiver(t, 0)
 	send(t, p, again, Options{Content: true}, "")
 	if a, b := r.shapes(), again.shapes(); !slices.Equal(a, b) {
-		t.Errorf("a second time the spans are\n%s\nthey were\n%s", strings.Join(b, "\n"), strings.Join(a, "\n"))
+		t.Errorf("the second export has the spans\n%s\nthe first had\n%s", strings.Join(b, "\n"), strings.Join(a, "\n"))
 	}
 	rest := newReceiver(t, 0)
 	send(t, p, rest, Options{Content: true}, state)
@@ -320,19 +320,19 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 	all := newReceiver(t, 0)
 	send(t, p, all, Options{Content: true, Ceiling: beliefs.Secret}, "")
 	if !bytes.Contains(all.bytes, []byte(secret)) {
-		t.Error("with the ceiling at secret, nothing secret leaves")
+		t.Error("with the ceiling secret, the secret text is not exported")
 	}
 	names := newReceiver(t, 0)
 	send(t, p, names, Options{Ceiling: beliefs.Secret}, "")
 	for _, part := range []string{secret, "kettles.txt", "tea", "two files", "bob@example.org"} {
 		if bytes.Contains(names.bytes, []byte(part)) {
-			t.Errorf("without --content, %q has left", part)
+			t.Errorf("without Content, %q was exported", part)
 		}
 	}
 	only := newReceiver(t, 0)
 	send(t, p, only, Options{Project: "syn-x"}, "")
 	if len(only.spans) != len(r.spans) {
-		t.Errorf("of a synthetic project by its name there are %d spans, want %d", len(only.spans), len(r.spans))
+		t.Errorf("of the synthetic project that is named there are %d spans, want %d", len(only.spans), len(r.spans))
 	}
 }
 

@@ -42,7 +42,7 @@ func parted(t *testing.T) (data, dir string) {
 		t.Fatal(err)
 	}
 	if kept := again(t, data, dir); len(kept) > 0 {
-		t.Fatalf("of a new part it is said: %q", kept)
+		t.Fatalf("Make of a new part reports %q", kept)
 	}
 	return data, dir
 }
@@ -148,7 +148,7 @@ func TestPromiseAKeyThatWasRotatedInAPartOutlivesARepetitionOfServerPart(t *test
 	pins(t, dir, replacedPin(old, 3), replacedPin(first, 7), auditorPin(second))
 	key, trust := content(t, auditorKey(dir)), pinned(t, dir)
 	if kept := again(t, data, dir); len(kept) != 4 || !strings.Contains(kept[0], "replaced_at: 3 of "+old) {
-		t.Errorf("it is said: %q", kept)
+		t.Errorf("Make reports %q", kept)
 	}
 	if content(t, auditorKey(dir)) != key {
 		t.Error("the only copy of the new key is lost")
@@ -163,13 +163,13 @@ func TestPromiseAKeyThatWasRotatedInAPartOutlivesARepetitionOfServerPart(t *test
 	}
 	if kept := again(t, data, dir); len(kept) != 1 || !strings.Contains(kept[0], "the key in "+auditorKey(data)+
 		" was replaced") {
-		t.Errorf("with the key missing, it is said: %q", kept)
+		t.Errorf("with the key missing, Make reports %q", kept)
 	}
 	if err := os.WriteFile(auditorKey(data), []byte(key), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if kept := again(t, data, dir); len(kept) > 0 {
-		t.Errorf("with nothing missing, it is said: %q", kept)
+		t.Errorf("with nothing missing, Make reports %q", kept)
 	}
 	if content(t, auditorKey(dir)) != key || !slices.Equal(pinned(t, dir), trust) || trust[0] != operator {
 		t.Error("the key or the pins have changed")
@@ -190,7 +190,7 @@ func TestAKeyThatTheOperatorRotatedReachesThePartAndTheOldOneIsKept(t *testing.T
 		t.Errorf("the old key is in %q: %v", aside, err)
 	}
 	if kept := again(t, data, dir); len(kept) > 0 {
-		t.Errorf("of a repetition it is said: %q", kept)
+		t.Errorf("the repeated Make reports %q", kept)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestServerPartOverwritesNoOtherKeyOfAPart(t *testing.T) {
 	}
 	if len(kept) != 2 || !strings.Contains(kept[0], master+" stays as it is") || !strings.Contains(kept[1],
 		auditorKey(dir)+" stays as it is") {
-		t.Errorf("it is said: %q", kept)
+		t.Errorf("Make reports %q", kept)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestAPinThatTheOperatorRemovedDoesNotStayInAPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept := again(t, data, dir); len(kept) != 1 || !strings.Contains(kept[0], "no longer pins "+stolen) {
-		t.Errorf("it is said: %q", kept)
+		t.Errorf("Make reports %q", kept)
 	}
 	if got := pinned(t, dir); !slices.Equal(got, want) || !slices.Contains(got, key) {
 		t.Errorf("pinned are %q, want %q", got, want)
@@ -340,7 +340,7 @@ func TestAnEmptyKeyOfAPartIsReplacedAndADamagedOneIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept := again(t, data, dir); len(kept) != 2 || !strings.Contains(kept[1], auditorKey(dir)+" was empty") {
-		t.Errorf("of empty keys it is said: %q", kept)
+		t.Errorf("with empty keys, Make reports %q", kept)
 	}
 	for _, file := range []string{auditorKey(""), datafolder.MasterKeyFile("")} {
 		if content(t, filepath.Join(dir, file)) != content(t, filepath.Join(data, file)) {
@@ -457,7 +457,7 @@ func TestATrustFileThatCannotBeReadIsNotOverwritten(t *testing.T) {
 		t.Errorf("a trust file with an error: %v", err)
 	}
 	if content(t, trustFile(dir)) != "not: [closed" {
-		t.Error("it was overwritten")
+		t.Error("the damaged trust file was overwritten")
 	}
 	if content(t, creds) == "" || publicKey(auditorKey(dir)) != publicKey(auditorKey(data)) {
 		t.Error("the credential or the key is not written")

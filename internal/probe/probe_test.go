@@ -120,7 +120,7 @@ func TestEveryInvariantIsSomewhere(t *testing.T) {
 	}
 	for _, e := range elsewhere {
 		if have[e.Name] {
-			t.Errorf("%s is a scenario and elsewhere", e.Name)
+			t.Errorf("%s is a scenario and also listed in probes/elsewhere.yaml", e.Name)
 		}
 		have[e.Name] = true
 	}
@@ -133,7 +133,7 @@ func TestEveryInvariantIsSomewhere(t *testing.T) {
 		for name := range strings.SplitSeq(names, ",") {
 			name = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "+"))
 			if !have[name] {
-				t.Errorf("%s is neither a scenario nor elsewhere", name)
+				t.Errorf("%s is neither a scenario nor listed in probes/elsewhere.yaml", name)
 			}
 		}
 	}

@@ -93,7 +93,7 @@ func TestLevelsAreProposedFromWhatWasSeen(t *testing.T) {
 	}
 	for _, want := range []string{"L3 in place of L4", "its arguments name", "rules objected to its calls", "delegation:"} {
 		if !strings.Contains(b.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, b.String())
+			t.Errorf("the output lacks %q:\n%s", want, b.String())
 		}
 	}
 }

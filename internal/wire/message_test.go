@@ -64,10 +64,10 @@ func TestADirectAnswerIsTheStoredMessage(t *testing.T) {
 			t.Errorf("%s: it is %v with the headers %v", name, got, got.Header)
 		}
 		if wire.Direct(get(ack.Sequence), ack.Sequence+1) != nil {
-			t.Errorf("%s: it passes for another message", name)
+			t.Errorf("%s: Direct accepts it as the answer for another sequence", name)
 		}
 	}
 	if m := wire.Direct(get(1000), 1000); m != nil {
-		t.Errorf("a message that is not stored is %v", m)
+		t.Errorf("Direct returns %v for an answer without a message", m)
 	}
 }

@@ -21,7 +21,7 @@ func TestEachMutationFindsItsPlace(t *testing.T) {
 	}
 	for _, m := range mutants {
 		if m.test == "" && (m.found == nil || m.found(&chaos.Report{}) != 0) {
-			t.Errorf("%s is convicted by an empty report, or never", m.name)
+			t.Errorf("mutant %s: found is nil, or counts a problem in an empty report", m.name)
 		}
 	}
 }

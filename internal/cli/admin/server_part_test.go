@@ -66,7 +66,7 @@ func TestServerPartMakesTheOtherPartsAfterAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := run(t.Context()); err == nil || !strings.Contains(err.Error(), "part auditor: "+bad) || !again() {
-		t.Errorf("the part after it is made: %t, %v", again(), err)
+		t.Errorf("the part after the failed one is made: %t, %v", again(), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -86,6 +86,6 @@ func TestServerPartMakesTheOtherPartsAfterAnError(t *testing.T) {
 	}
 	cancel()
 	if said := <-ended; !strings.Contains(said, "part auditor: "+bad) {
-		t.Errorf("it says: %s", said)
+		t.Errorf("the command does not report the failed part: %s", said)
 	}
 }

@@ -65,6 +65,6 @@ func TestRulesFmt(t *testing.T) {
 		t.Errorf("%s", b)
 	}
 	if _, err = run(filepath.Join(dir, "none")); err == nil {
-		t.Error("a file that is not there was formatted")
+		t.Error("a missing file was formatted")
 	}
 }
