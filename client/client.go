@@ -36,9 +36,9 @@ type Option func(*Client)
 // WithRetry replaces DefaultRetry.
 func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r } }
 
-// About sets the data subject of every event that has none. dataSubject is a pseudonym of the
-// person whom the agent serves. The events can be forgotten under it within the project
-// (docs/forgetting.md). It must not be a name or an address.
+// About sets the data subject of every event that has none. dataSubject is a pseudonym of the person whom the agent
+// serves, never a name or an address. An operator can order the project to forget the events of a data subject
+// (docs/forgetting.md).
 func About(dataSubject string) Option { return func(c *Client) { c.about = dataSubject } }
 
 // New returns a client over a connection whose credential is for the agent. The caller closes the

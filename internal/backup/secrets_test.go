@@ -187,8 +187,8 @@ func TestABackupWithoutKeysHasAllMemories(t *testing.T) {
 	}
 }
 
-// A backup that lacks many of the user's own files, and a file that Lazaret made, must name the file that Lazaret made
-// first.
+// If a backup lacks many of the user's own files and a file that Lazaret made, the first file in its list of missing
+// files must be the one that Lazaret made.
 func TestABackupNamesFirstTheFilesThatLazaretMade(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data)
