@@ -196,7 +196,8 @@ func compare(before, after *rules.Set, full bool) *comparison {
 	return c
 }
 
-// diff compares two judgments of an entry. rest returns the verdict of the unchanged rules.
+// diff compares two judgments of an entry: bv and b are the verdict and the alerts of the rules before, av and a those
+// of the rules after. rest returns the verdict of the unchanged rules.
 func diff(p *rules.Prepared, bv, av streams.Verdict, b, a []streams.Alert,
 	rest func() (streams.Verdict, error)) (*Flip, error) {
 	if len(b) == 0 && len(a) == 0 {

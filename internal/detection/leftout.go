@@ -29,7 +29,7 @@ type LeftOut struct {
 	Rules Macro `json:"rules"`
 	Model Macro `json:"model"`
 	Both  Macro `json:"both"`
-	// Benign covers all harmless lines, BenignRead those not of the user or operator.
+	// Benign covers all harmless lines. BenignRead covers only those that neither the user nor the operator wrote.
 	Benign     LeftOutRow `json:"benign"`
 	BenignRead LeftOutRow `json:"benign_read"`
 }

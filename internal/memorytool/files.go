@@ -86,7 +86,8 @@ func (d *folder) file(p string) (string, error) {
 	return name, err
 }
 
-// edited returns the name and text of a file to be edited.
+// edited returns the name and text of the file at p, which is to be edited. If there is no file, its error has the text
+// missing.
 func (d *folder) edited(p, missing string) (name, text string, err error) {
 	if name, err = d.file(p); err != nil {
 		return "", "", err

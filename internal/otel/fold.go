@@ -102,8 +102,8 @@ func (f *Fold) wanted(project string) bool {
 	return f.o.Synthetic || !streams.IsSynthetic(project)
 }
 
-// tells reports whether content of this sensitivity may be exported. If it is above the ceiling, tells adds the
-// sensitivity to the span.
+// tells reports whether content of this sensitivity may be exported: it must not be above the ceiling, and
+// Options.Content must be set. If it is above the ceiling, tells adds the sensitivity to the span.
 func (f *Fold) tells(b builder, as beliefs.Sensitivity) bool {
 	if !as.Within(f.o.Ceiling) {
 		b.str(attrRedacted, as.String())
@@ -285,7 +285,7 @@ func (f *Fold) refer(b builder, e *streams.Entry, proposal uint64, p *proposal) 
 	}
 }
 
-// finding adds a reason of a verdict to the span as an event.
+// finding adds a reason of a verdict to the span as an event. The event has the reason's text only if tells is set.
 func (b builder) finding(at time.Time, r *streams.Reason, tells bool) {
 	e := builder{new(tracepb.Span)}
 	e.str(attrComponent, provider)

@@ -325,7 +325,8 @@ separate servers, copy DATA/keys/accounts.conf to each and reload its configurat
 	return c
 }
 
-// revokedBefore prints that there is no credential left to revoke.
+// revokedBefore prints that a name or key has no credential left to revoke. If old is set, the command was to revoke
+// only the earlier credentials. Otherwise revokedBefore prints when the last one was revoked.
 func revokedBefore(a *verb.App, cmd *cobra.Command, name string, old bool) error {
 	if old {
 		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no earlier credential that is still valid\n",

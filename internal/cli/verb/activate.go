@@ -127,8 +127,8 @@ const (
 	askTime = 2 * time.Second
 )
 
-// active asks a partition what is in force there, and whether it would refuse a policy that requires these
-// groups.
+// active asks a partition for the digests of what is in force there, and whether it would refuse a policy that requires
+// the groups.
 func (o *Operator) active(ctx context.Context, p int, groups []string) (now ingest.ActiveAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
