@@ -67,14 +67,14 @@ func (u *User) check() error {
 
 // Limits of logins and sessions.
 const (
-	LoginExpires   = 15 * time.Minute // validity of a link that is not used, unless the caller gives another one
+	LoginExpires   = 15 * time.Minute // validity of an unused link, unless the caller gives another one
 	MaxLogin       = 24 * time.Hour   // maximum validity of an unused link
 	SessionExpires = 12 * time.Hour
 	SessionIdle    = 2 * time.Hour
 	maxSessionsOf  = 1000 // concurrent sessions; the oldest ends first
 )
 
-// grant is a login code that was issued and was not used yet.
+// grant is an issued login code that was not used yet.
 type grant struct {
 	User
 	Hash    string    `json:"hash"` // SHA-256 of the code, hex
@@ -85,7 +85,7 @@ type grants struct {
 	Grants []grant `json:"grants"`
 }
 
-// LoginsFile returns the path of the file with the login codes of a data folder that were not used yet.
+// LoginsFile returns the path of the file with the unused login codes of a data folder.
 func LoginsFile(data string) string { return filepath.Join(data, "console", "logins.json") }
 
 func urlFile(data string) string { return filepath.Join(data, "console", "url") }
@@ -108,8 +108,8 @@ func LastURL(data string) string {
 	return "http://localhost" + DefaultListen[strings.LastIndexByte(DefaultListen, ':'):]
 }
 
-// NewLogin issues a code with which a user can sign in once. The code is valid for the time lasts, which is at most
-// MaxLogin. The file stores only the SHA-256 of the code.
+// NewLogin issues a code with which a user can sign in once. The code is valid for the time lasts. If lasts is
+// longer than MaxLogin, NewLogin returns an error. The file stores only the SHA-256 of the code.
 func NewLogin(data string, u User, lasts time.Duration) (code string, err error) {
 	if err := u.check(); err != nil {
 		return "", err
@@ -127,7 +127,7 @@ func NewLogin(data string, u User, lasts time.Duration) (code string, err error)
 	return code, err
 }
 
-// errNoLogin means that there is no login with this code that is unused and still valid.
+// errNoLogin means that no unused, valid login has this code.
 var errNoLogin = errors.New("the link was used before, has expired, or was never issued")
 
 // takeLogin returns the user of a login code. The code cannot be used again.

@@ -7,9 +7,9 @@ import (
 	"lazaret/streams"
 )
 
-// erase removes the rows of those entries that a statement orders to erase. It does not change the numbers of a rule's
-// effects and of verdicts: these include the erased entries until the next start. A number contains no text. The caller
-// holds mu.
+// erase removes the rows of those entries that a statement orders to erase. If the statement is about a whole project,
+// it also removes the counts of the project's rules. All other counts include the erased entries until the next start.
+// A count contains no text. The caller holds mu.
 func (x *index) erase(e *streams.Entry) {
 	if !x.erased.Add(e) {
 		return

@@ -23,7 +23,7 @@ import (
 // maxGiven is the maximum number of events in a drafted test.
 const maxGiven = 12
 
-// Wrong returns the URL of a page with a draft of an exception. The exception is for this alert, if it is a false one.
+// Wrong returns the URL of the page that drafts an exception for the alert, for a user who takes it for a false one.
 func (a alertRow) Wrong() string {
 	return "/exceptions/draft?" + url.Values{"project": {a.Project}, "entry": {strconv.FormatUint(a.At, 10)},
 		"rule": {a.Rule}}.Encode()

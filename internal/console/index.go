@@ -279,7 +279,7 @@ func (x *index) takeAlerts(e *streams.Entry, at uint64, list []streams.Alert) {
 	}
 	s := x.add(e, cmp.Or(about.session, firstSession(list)), "", at)
 	for _, a := range list {
-		// the time of the entry, because an alert of a synthetic project may have a made-up time
+		// the time of the entry, because an alert of a synthetic project has a virtual time
 		a.Detail, a.Events, a.Time = nil, nil, e.Time
 		a.Message, a.Project = streams.Clip(a.Message, 500), e.Project
 		a.Session = cmp.Or(a.Session, about.session)

@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// pinnedPasskey is a passkey in the trust file that is registered for this console's host name.
+// pinnedPasskey is a passkey in the trust file that may sign on pages at this console's URL.
 type pinnedPasskey struct {
 	Name       string
 	Credential string // base64url

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// lookWindow is a time. One ledger entry records all views within this time that are of the same kind of page, project
-// and login session.
+// lookWindow is the time for which one ledger entry records all views of the same kind of page, project and login
+// session.
 const lookWindow = time.Hour
 
 // Limits of the journal.

@@ -45,7 +45,7 @@ func (c *Console) ruleRows(p *page, set *rules.Set) (rows, strangers []ruleRow) 
 	costs := c.set.costs
 	c.set.mu.Unlock()
 	if len(p.User.Projects) > 0 {
-		costs = nil // the costs were measured on all projects, so they would tell of those that the user may not see
+		costs = nil // the costs may have been measured on the events of a project that the user may not see
 	}
 	for _, r := range set.Rules() {
 		row := ruleRow{ID: r.ID, Title: r.Title, Severity: r.Severity, Effect: r.Effect, Mode: r.Mode, Pack: r.Pack}

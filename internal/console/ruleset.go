@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// rulesNow caches the rule set that is active for a few seconds.
+// rulesNow caches the active rule set for a few seconds.
 type rulesNow struct {
 	asking sync.Mutex // held while the stages are queried
 
@@ -23,8 +23,8 @@ type rulesNow struct {
 	set    *rules.Set
 	bundle []byte
 	at     time.Time
-	costs  map[string]ruleCost // by rule: its cost in the last comparison of rule sets that measured it
-	events int                 // number of events in the last comparison
+	costs  map[string]ruleCost // by rule: its cost in the last comparison of the current rule set; nil: none was made
+	events int                 // number of events in that comparison
 }
 
 // ruleCost is the cost of one rule, as measured in a comparison of rule sets.

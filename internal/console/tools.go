@@ -144,7 +144,8 @@ func (x *index) takeAnswer(v *streams.VerdictEntry) {
 	}
 }
 
-// pruneTools drops the oldest lists and proposals beyond the limits. The caller holds mu.
+// pruneTools enforces the limits. If there are too many proposals, it drops all those that have no open hold. If there
+// are too many servers, it drops those whose latest list is the oldest. The caller holds mu.
 func (x *index) pruneTools() {
 	if n := len(x.asks) - maxAsks; n > maxAsks/10 {
 		for at := range x.asks {
@@ -205,7 +206,7 @@ func (x *index) findCatalogue(project, agent, server string) (row catalogueRow, 
 	return x.catalogue(r), true
 }
 
-// policyNow caches the policy that is active for a few seconds.
+// policyNow caches the active policy for a few seconds.
 type policyNow struct {
 	mu  sync.Mutex
 	pol *policy.Policy
@@ -271,7 +272,7 @@ type catalogueView struct {
 	Review                 *holds.Review
 	Tools                  map[string]shownTool // by name
 	Changes                []toolChange         // relative to the accepted list
-	Compared               bool                 // another list is accepted, with which this one is compared
+	Compared               bool                 // this list was compared with the accepted one
 	Instructions           [2]string            // the server's accepted and offered instructions; if equal, [0] is empty
 	Why                    string               // the reason why the list is not compared or not shown; empty: it is
 	Select                 bool                 // a person can choose the levels of the tools on this page and sign

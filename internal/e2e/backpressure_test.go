@@ -20,8 +20,8 @@ import (
 	"lazaret/streams"
 )
 
-// newSmallFleet runs a server and the daemons as separate processes. The intake accepts only perSubject waiting
-// messages of one agent.
+// newSmallFleet runs a server in this process and the daemons as separate processes. The intake accepts at most
+// perSubject waiting messages on one subject.
 func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -39,8 +39,8 @@ func serve(session, address string) *streams.Action {
 		Args: jsontext.Value(fmt.Sprintf(`{"address":%q}`, address))}
 }
 
-// roomyPolicy returns the shipped policy with two changes: up to a thousand holds may be open, and the strings in
-// replace are replaced in pairs.
+// roomyPolicy returns the shipped policy with up to 10,000 open holds. replace has pairs of strings: the first of a
+// pair is replaced by the second.
 func roomyPolicy(t *testing.T, replace ...string) []byte {
 	t.Helper()
 	text := string(policy.Default)

@@ -39,8 +39,8 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 		rep.FullDisks, rep.HalfBlocks, rep.Answers)
 }
 
-// The processes decide jointly here. They must pass the same checks as separate ones, and most of their verdicts must
-// be in joint frames.
+// The processes decide jointly here. They must pass the same checks as separate ones, and at least ten of their
+// verdicts must be in joint frames.
 func TestChaosOfJointDecisionsEndsWithAnAccountInOrder(t *testing.T) {
 	long(t)
 	for processes, drills := range map[string]string{"pair": "overlap:stages,stray:stages", "up": ""} {

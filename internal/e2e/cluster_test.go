@@ -78,7 +78,7 @@ func newCluster(t *testing.T) *cluster {
 }
 
 // awaitReplicas waits until all three replicas of each stream are up to date after a server was restarted. Before that,
-// the next kill of a server would stop the stream.
+// the kill of another server would stop the stream.
 func (c *cluster) awaitReplicas(js jetstream.JetStream) {
 	c.t.Helper()
 	deadline := time.Now().Add(time.Minute)

@@ -213,7 +213,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	if v := j.verdict(seq, 1); v.Verdict != streams.Hold {
 		t.Errorf("mask on an action: %+v", v)
 	}
-	// An alert with an effect on a text must not make later actions with the belief fail.
+	// An effect on a text marks no belief as bad, so a later action must not be held because of it.
 	seq = j.ask("act2", "read_file")
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"allow"`))
 	if v := j.verdict(seq, 1); v.Verdict != streams.Allow {

@@ -203,7 +203,7 @@ func (x *forgetting) check(subject string) map[string]int {
 		}
 		for _, e := range entries {
 			// Entries of two types are not counted: statements, because a killed erasure leaves an additional one; and
-			// belief entries, because after each statement ingest judges the beliefs again.
+			// belief entries, because after each statement ingest looks at the admitted beliefs again.
 			if typ := streams.Type(e.Type); !typ.Statement() && typ != streams.TypeBelief {
 				have[e.Project+" "+e.Type+" "+forgotten]++
 			}

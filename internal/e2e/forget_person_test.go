@@ -135,7 +135,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 			t.Errorf("%s: %+v", when, rep)
 		}
 	}
-	// verifySecond stops the second auditor and verifies its log.
+	// verifySecond verifies the log of the second auditor, which must not run meanwhile.
 	verifySecond := func(when string) {
 		t.Helper()
 		trust, err := keys.LoadTrust(datafolder.TrustFile(data))

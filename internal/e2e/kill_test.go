@@ -140,7 +140,7 @@ func mixed(i int) (subject, body string) {
 type rejudge struct {
 	ev     *rules.Evaluator
 	states [streams.Partitions]*index.MemStore
-	want   map[uint64][]streams.Alert // by the position of the entry that the alerts are about
+	want   map[uint64][]streams.Alert // by the position of the entry that was judged
 	got    map[uint64][]streams.Alert
 	doubly int
 }

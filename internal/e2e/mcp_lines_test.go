@@ -18,8 +18,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// ambiguousServer is an MCP server as a shell script. It answers resources/read with an ambiguous line, which the URI
-// selects. It never answers prompts/get.
+// ambiguousServer is an MCP server as a shell script. For resources/read, it sends an ambiguous response, or an
+// ambiguous notification and then a response; the URI says which. It never answers prompts/get.
 const ambiguousServer = `while read -r l; do
 	id=$(printf %s "$l" | sed 's/.*"id":\([^,}]*\).*/\1/')
 	case $l in
@@ -60,9 +60,9 @@ func (c *lineClient) hears(want ...string) {
 	}
 }
 
-// TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn sends ambiguous JSON through a proxy over standard input and
-// output, from the client and from the server, while another request is open. The sender's line must be answered with
-// an error, and the open request must go on.
+// TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn sends malformed and ambiguous lines to a proxy over standard
+// input and output, while another request is open. Each such line of the client must be answered with an error. Instead
+// of an ambiguous response of the server, the client must get an error. The open request must stay open.
 func TestPromiseA3AnAmbiguousLineIsAnsweredAndTheProxyGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})

@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// A server's response repeats a name, so that two readers can understand it differently. The client must get an error
-// instead, and the ledger must record the refusal.
+// A server's response repeats a name, or has a name that differs from another one only in letter case. So two readers
+// can understand it differently. The client must get an error instead, and the ledger must record the refusal.
 func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
@@ -224,8 +224,8 @@ func (p *pipeline) said() string {
 
 const offersRead = `"result":{"tools":[{"name":"read_it","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`
 
-// A tool returns an ambiguous result, or none. The client must get an error of the tool instead, and the ledger must
-// record the refusal.
+// A server answers a tool's call with an ambiguous or malformed result, or with none. The client must get an error of
+// the tool instead, and the ledger must record the refusal.
 func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
@@ -346,8 +346,8 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 	}
 }
 
-// Ingest rejects a list of tools. The next tool call must report this. After the server offers another list, the
-// session must no longer be held because of it.
+// A tool call makes the proxy list the server's tools, and ingest rejects the list. The answer to this call must say
+// so. After the server offers another list, the session must no longer be held because of it.
 func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 	long(t)
 	t.Parallel()

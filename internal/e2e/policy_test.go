@@ -86,7 +86,7 @@ func TestCataloguesRaiseLevelsAndNeverLowerThem(t *testing.T) {
 			t.Errorf("%s: %s %s %+v", tool, v.Verdict, v.Level, v.Reasons)
 		}
 	}
-	// The server no longer gives the hint destructiveHint. The tool must keep its level.
+	// The server now says that the tool is not destructive and only reads. The tool must still be held.
 	tools(`{"destructiveHint":false,"readOnlyHint":true}`)
 	if v := p.decide(action("s", "get_user", "")); v.Verdict != streams.Hold {
 		t.Errorf("after the hint was taken back: %s", v.Verdict)

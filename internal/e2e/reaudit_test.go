@@ -360,7 +360,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 		t.Error("no stop came in the middle")
 	}
 	whole(t, chunks[run], ids)
-	// The first re-audit must end where the second one began. No chunk may be there twice.
+	// The second activation cut the first re-audit short. In both, no chunk may be missing or be there twice.
 	for name, cs := range chunks {
 		for i, c := range cs {
 			if c.Index != i {

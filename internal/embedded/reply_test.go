@@ -63,8 +63,8 @@ func internalSubjects() []string {
 	return out
 }
 
-// ledgerState returns a text with the number of messages in the ledger and in the live stream, and of messages that
-// were deleted from them.
+// ledgerState returns a text with the first sequence of the ledger and of the live stream, and with the number of
+// messages that were deleted between their first and last ones.
 func ledgerState(t *testing.T, js jetstream.JetStream) string {
 	t.Helper()
 	var out string

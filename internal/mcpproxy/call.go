@@ -46,7 +46,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	again, shown := p.answeredInput(params.inputs)
 	wait, asks := p.cfg.Wait, p.takesInput(r.Params)
 	if asks && !shown {
-		wait = 0 // the client waited while it showed the page of the hold, or has refused to show it
+		wait = 0 // the client will wait while it shows the page of the hold, or it has refused to show it
 	}
 	a, passes, rep, err := p.proposeCall(ctx, &streams.Action{Head: streams.Head{Session: p.cfg.Session},
 		Tool: params.Name, Args: args, Catalogue: binding}, params.inputs, wait)
@@ -147,7 +147,7 @@ func callKey(tool string, args jsontext.Value) string {
 // proposed has those parts of a held proposal that a repeat of the call does not have.
 type proposed struct {
 	id, catalogue string
-	hold          string // id of the hold, if the verdict is a hold
+	hold          string // id of the hold, if the verdict named one
 	after         uint64
 	inputs        // the client's answers and state with which the call is passed on
 }

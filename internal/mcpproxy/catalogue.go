@@ -473,8 +473,8 @@ func secretName(name string) bool {
 		func(s string) bool { return strings.Contains(name, s) })
 }
 
-// propose asks for a verdict on the catalogue. If the hold of an earlier proposal has ended without an approval,
-// propose proposes the catalogue under another id.
+// propose asks for a verdict on the catalogue. If the hold of an earlier proposal has expired or was cancelled (see
+// ended), it proposes the catalogue under another id. A rejection is final.
 func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 	id := c.action.ID
 	base := strings.SplitN(strings.TrimPrefix(id, "tools-"), "-", 2)[0]

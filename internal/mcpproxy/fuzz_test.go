@@ -52,7 +52,8 @@ func FuzzCatalogue(f *testing.F) {
 	})
 }
 
-// FuzzMessage handles random responses of a server and random calls of a client. The proxy must not panic.
+// FuzzMessage handles random responses of a server and random calls of a client. The proxy must not panic, must need
+// only limited time and memory, and must pass on valid JSON.
 func FuzzMessage(f *testing.F) {
 	f.Add("initialize", []byte(`{"instructions":"i","serverInfo":{"name":"n"},"capabilities":{"tools":{}}}`))
 	f.Add("resources/read", []byte(`{"contents":[{"uri":"u","text":"t","blob":"QUFB"}]}`))

@@ -352,7 +352,8 @@ func (p *Proxy) wordsOf(m *jsonrpc.Request) []string {
 	return said
 }
 
-// unsubscribed removes the id of a subscription from the params of a notification, if it is one that the client chose.
+// unsubscribed removes the id of a subscription from the params of a notification, if it is the id of an open request
+// of the client.
 func (p *Proxy) unsubscribed(params any) any {
 	all, _ := params.(map[string]any)
 	meta, _ := all["_meta"].(map[string]any)
@@ -376,8 +377,8 @@ func (p *Proxy) unsubscribed(params any) any {
 }
 
 // answered handles a response of the server. It may answer a request of the proxy itself, a tools/call that waits, or a
-// request that was passed on. In the last case, the response is passed on after the requests and notifications that the
-// server sent before it. A response does not wait for other responses.
+// request that was passed on. In the last two cases, the response waits until the requests and notifications that the
+// server sent before it have been passed on. A response does not wait for other responses.
 func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	before, replies := p.noted, p.replies
 	if p.answeredOwn(p.down, m) {

@@ -21,7 +21,7 @@ type badMessage struct {
 	id   json.RawMessage // the id of the message, as the sender wrote it; nil if it is not known
 	code int64
 	text string
-	// the message has no method; then it is a response, or not a message at all, and its sender expects no answer
+	// no method was found; if outcome is set too, the message is a response, and its sender expects no answer
 	response bool
 	outcome  bool // it has a result or an error
 }
@@ -49,7 +49,7 @@ func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 	if err != nil {
 		outline := outlineOf(raw)
 		if invalid, levels = !json.Valid(raw), outline.deepest; invalid {
-			o = readOutermost(outline.text) // the message may have an id and a result or error before the fault
+			o = readOutermost(outline.text) // the message may have an id, and a result or error, in spite of the fault
 			bad = o.bad(o.id())
 		}
 	}

@@ -56,7 +56,7 @@ func Start(cmd *exec.Cmd, log *slog.Logger) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A process that the server started may not close standard error. Wait must not wait for it.
+	// A process that the server started may keep standard error open. Wait must not wait for it.
 	cmd.WaitDelay = terminate
 	if err := cmd.Start(); err != nil {
 		return nil, err

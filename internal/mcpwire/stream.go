@@ -154,8 +154,8 @@ func (s *stream) next(ctx context.Context, reader, i int, wait time.Duration) (b
 	}
 }
 
-// delivered records that event i was written to the host. Of the events that were written, it drops the oldest, until
-// at most keepRead bytes are left.
+// delivered records that event i was written to the host. If the stream goes on, it drops the oldest of the events
+// that were written, until at most keepRead bytes are left.
 func (s *stream) delivered(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,9 +190,9 @@ func parseEventID(s string) (stream, i int, err error) {
 	return stream, i, nil
 }
 
-// serve writes the stream to a host. It begins after the event whose number is from. It ends when the stream ends, the
-// host disconnects, or another response continues the stream. Before it sends the HTTP status, it waits for a first
-// event, but at most for the time commit.
+// serve writes the stream to a host. It begins with the event whose number is from (see attach). It ends when the
+// stream ends, the host disconnects, or another response continues the stream. Before it sends the HTTP status, it
+// waits for a first event, but at most for the time commit.
 func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit time.Duration, prime bool) {
 	s.use()
 	defer s.release()

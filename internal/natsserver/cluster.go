@@ -233,7 +233,7 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 }
 
 // secureCluster creates the files that a server of a cluster needs: the password of the routes and the server's
-// certificate. It keeps a certificate that is for the same hosts.
+// certificate. It keeps a certificate that is for the same hosts and does not expire within RenewBefore.
 func secureCluster(data string, c ServerConfig) error {
 	if !serverName.MatchString(c.Name) {
 		return fmt.Errorf("the server's name %q is used as the name of a folder: use letters, digits, dots, "+

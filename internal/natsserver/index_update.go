@@ -29,7 +29,7 @@ import (
 //
 // For the earlier blocks, the index is in most cases still right. The ledger discards no old messages. In an encrypted
 // stream, a deletion leaves the message where it is and writes a record of the deletion, a tombstone, to the last
-// block. A purge replaces the index. Only a compaction changes an earlier block: it removes deleted messages and later
+// block. A purge replaces the index. A compaction does change an earlier block: it removes deleted messages and later
 // their tombstones, or both at once if they are in the same block. So freshen also reads the earlier blocks that
 // changed since the index was written, and compares them with it.
 //

@@ -181,7 +181,7 @@ func TestAStartAfterAKillRecoversTheLedgerWithoutARebuild(t *testing.T) {
 		before, after func(*testing.T, *natsserver.Server) // the index was written
 		left          func(t *testing.T, data string)      // changes the folder that the kill left
 		rebuilt       bool
-		emptied       bool // the ledger has only messages from after the index; if it has none, no rebuild is needed
+		emptied       bool // the ledger has only messages from after the purge; if it has none, no rebuild is needed
 		noIndex       bool // after the start
 	}{
 		"appended": {},

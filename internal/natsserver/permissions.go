@@ -68,8 +68,8 @@ func AgentInbox(project, agent string) string { return "_INBOX." + project + "."
 type perms struct {
 	pub, sub []string
 	// answers allows the credential to publish one reply to the reply subject of each message that it receives, within
-	// answerWithin. This is safe: such a credential receives messages only on subjects to which only operators can
-	// publish.
+	// answerWithin. This is safe, because only operators can publish to the subjects on which such a credential
+	// receives requests.
 	answers bool
 }
 

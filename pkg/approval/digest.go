@@ -25,7 +25,7 @@ func ActionDigest(project, agent, session, id, tool string, args jsontext.Value)
 	}{project, agent, session, id, tool, args})
 }
 
-// MemoryDigest returns such a digest for a memory write (see ActionDigest).
+// MemoryDigest is like ActionDigest, for a memory write.
 func MemoryDigest(project, agent, session, id, key, content string) (string, error) {
 	return digest(id, struct {
 		Project string `json:"project"`

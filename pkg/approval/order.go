@@ -258,8 +258,8 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 	return nil
 }
 
-// By returns the authority with which the order changes beliefs: that of a probe if the key has only this role,
-// otherwise that of a user. role is the policy's approver role.
+// By returns the authority with which the order changes beliefs: that of a probe if the key has the role probe
+// and not the policy's approver role, otherwise that of a user. role is the approver role.
 func (s *SignedOrder) By(role keys.Role) beliefs.Authority {
 	if role == "" {
 		role = keys.RoleApprover

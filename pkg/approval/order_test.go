@@ -28,8 +28,8 @@ func newOrder(do Do) *Order {
 	return o
 }
 
-// TestWhoMayGiveWhichOrder judges every order with keys of every role. Only the roles in the table orders may give an
-// order.
+// TestWhoMayGiveWhichOrder judges every order with keys of every role. Only the approver role and the roles in the
+// table orders may give an order.
 func TestWhoMayGiveWhichOrder(t *testing.T) {
 	trust := new(keys.Trust)
 	for _, role := range append([]keys.Role{keys.ApproverPrefix + "finance"}, keys.Roles...) {

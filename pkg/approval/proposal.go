@@ -36,7 +36,7 @@ func CheckVerdict(v *streams.VerdictEntry, project, agent string, ev streams.Eve
 	if v.Type != want || v.ID != id && v.Reuses != id || v.Agent != agent {
 		return fmt.Errorf("the answer is to %s %s of agent %s, and not to %s %s", v.Type, v.ID, v.Agent, want, id)
 	}
-	// If the arbiter no longer has the verdict's digest, it answers with a hold without a digest.
+	// If the arbiter no longer has the verdict, it answers with a hold that has no digest.
 	if v.Digest != digest && (v.Digest != "" || v.Verdict == streams.Allow && !v.Learn) {
 		return fmt.Errorf("the answer is to another %s with the id %s: the answer has the digest %q, but the proposal has %q",
 			want, id, v.Digest, digest)

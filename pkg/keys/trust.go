@@ -193,8 +193,8 @@ func (t *Trust) Add(p Pin) error {
 	return nil
 }
 
-// replaced is the verifier of a key that was replaced. Package chain calls ReplacedAt: the key may only sign
-// checkpoints of a log that is not larger.
+// replaced is the verifier of a key that was replaced. Package chain calls ReplacedAt: a signature of the
+// key counts only on a checkpoint of a log with at most that many leaves.
 type replaced struct {
 	note.Verifier
 	at int64

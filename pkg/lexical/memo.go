@@ -56,7 +56,8 @@ func (m *Memo) added(x *Index, doc uint32, v []byte) {
 	}
 }
 
-// begin starts to cache a segment of an index. If the cache is full, it first drops all segments.
+// begin starts to cache a segment of an index. If the index is not in the cache and the cache is full, it first drops
+// all segments.
 func (m *Memo) begin(x *Index, number uint32) *opened {
 	if m.open[string(x.prefix)] == nil && len(m.open) >= memoIndexes {
 		clear(m.open)

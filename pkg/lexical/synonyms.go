@@ -12,7 +12,6 @@ import (
 // frequent senses. The sets are from WordNet 3.1, whose license is in synonyms.LICENSE.
 //
 //go:embed synonyms.txt
-//go:embed synonyms.txt
 var synonyms string
 
 // thesaurus has the sets of synonyms and, for each term, the indexes of the sets that contain it.

@@ -19,8 +19,8 @@ import (
 // expression is broken into lines.
 const celWidth = 120
 
-// celParser does not expand macros: has(a.b) and l.exists(x, x) stay calls. So two expressions with the same macros
-// have the same syntax tree only if they have the same calls.
+// celParser does not expand macros: has(a.b) and l.exists(x, x) stay calls. So two expressions have
+// the same syntax tree only if they have the same calls.
 var celParser = sync.OnceValues(func() (*parser.Parser, error) {
 	return parser.NewParser(parser.EnableIdentEscapeSyntax(true))
 })

@@ -35,7 +35,7 @@ type redirect struct {
 }
 
 // simple is one program of a line with its redirections. If its first word is one of the two marks below, it is not a
-// program but the end of a control structure or an arithmetic expression.
+// program but an arithmetic expression or the end of a control structure.
 type simple struct {
 	words     []token
 	redirects []redirect

@@ -166,8 +166,8 @@ var assigners = set(`for set export declare typeset local readonly read mapfile 
 // harmless are variables with upper-case names that do not change the acts of a program that only looks at files.
 var harmless = set("FILE OUT DIR MSG VERSION NAME CI LANG LC_ALL TZ NODE_ENV CGO_ENABLED GOFLAGS NO_COLOR FORCE_COLOR")
 
-// assignments records the variables that commands set. A variable with upper-case letters in its name sets strange,
-// because programs may read it as a setting.
+// assignments records the variables that commands set. A variable with upper-case letters in its name sets strange
+// unless it is one of harmless, because programs may read it as a setting.
 func (s *sinks) assignments(commands []simple) {
 	line := false
 	for _, c := range commands {

@@ -391,7 +391,8 @@ var copyOptions = &options{short: "aRrpvnuifTdLPHsxDt:m:o:g:", long: set(`archiv
 	update interactive force target-directory mode owner group symbolic no-target-directory`)}
 
 // copies adds the sinks of cp, mv, ln and install. A link counts as a copy of the file to which it points. copies
-// returns false if an option is not permitted or the line makes too many links.
+// returns false if it cannot follow the copies, for example if an option is not permitted or the line makes too many
+// links.
 func (s *sinks) copies(name string, args []token) bool {
 	all, ok := copyOptions.operands(args)
 	if !ok || slices.ContainsFunc(args, func(t token) bool { return t.glob && strings.Contains(t.text, "{") }) {
@@ -485,7 +486,7 @@ func (s *sinks) copied(from, to token, folder bool) bool {
 	return len(sources) > 0
 }
 
-// edit adds the sinks of sed -i. If the script only replaces or deletes, all text that sed writes is from the script
+// edit adds the sinks of sed -i. If plainSed accepts the script, all text that sed adds to a file is from the script
 // itself.
 func (s *sinks) edit(args []token, text flow) {
 	all, ok := editOptions.operands(args)

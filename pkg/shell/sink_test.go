@@ -159,8 +159,8 @@ func TestSinksOfCommandLines(t *testing.T) {
 	}
 }
 
-// FuzzSinks looks for lines that make Sinks panic or recurse without end. In addition, a line that ends with a program
-// that is not known must have a sink without Known.
+// FuzzSinks looks for lines that make Sinks panic or recurse without end. In addition, if a program that is not known
+// writes to a memory file at the end of a line, this sink must not have Known set.
 func FuzzSinks(f *testing.F) {
 	for _, line := range []string{"cat a > b <<E\nx\nE", "echo \"$(cat `a` ${x)\" >& c", "cp -t", "sed -i s,,", "$((", "<<",
 		"'", "tee", "if x; then (cp a b) > c; fi", "git restore -s x y"} {

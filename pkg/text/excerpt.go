@@ -64,7 +64,7 @@ func (w Wording) Mark(in Wording, least int, hit []bool) bool {
 
 // grams calls fn with the position and hash of each run of n words.
 func grams(words []uint64, n int, fn func(at int, hash uint64)) {
-	const base = 0x9e3779b97f4a7c15 // odd, hence invertible: a term that was added to the sum can be removed exactly
+	const base = 0x9e3779b97f4a7c15 // odd, so no power of it is 0 modulo 2^64: each word of a run changes the hash
 	first, sum := uint64(1), uint64(0)
 	for range n - 1 {
 		first *= base

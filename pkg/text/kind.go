@@ -61,7 +61,7 @@ func register(k Kind, t Traits, shortest int, find func(token string) (value str
 // Traits returns the traits of a kind.
 func (k Kind) Traits() Traits { return traits[k] }
 
-// KindsWith returns the kinds for whose traits has returns true, in alphabetical order.
+// KindsWith returns the kinds whose traits satisfy has, in alphabetical order.
 func KindsWith(has func(Traits) bool) []Kind {
 	var out []Kind
 	for _, k := range slices.Sorted(maps.Keys(traits)) {

@@ -414,7 +414,7 @@ func (sc *scanner) encodedRun(start, end int) (int, bool) {
 		if !mixed(s[from:i]) || !sc.room(encBase64) {
 			continue
 		}
-		// If the beginning does not decode to text, the run is a word or an identifier, not base64.
+		// If the beginning does not decode to text, the run counts as a word or an identifier, not as base64.
 		if decodeBase64(s[from:min(i, from+minEncoded)]) == "" && decodeBase64(s[from:min(i, from+4*minEncoded)]) == "" {
 			continue
 		}

@@ -188,7 +188,7 @@ func scanWord(text string, i int) (w word, next int) {
 }
 
 // joins reports whether r, which is not a letter, is inside a word and does not end it. before and after are the
-// neighbors of r. address is set if the word so far is an address or a path.
+// neighbors of r. address is set if the word so far is an e-mail address or a URL.
 func joins(r, after rune, before byte, address bool) bool {
 	switch r {
 	case '\'', '’', '@', '_', '.':
