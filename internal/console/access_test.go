@@ -337,8 +337,8 @@ func TestForeignTextIsShownAndNeverRun(t *testing.T) {
 	}
 }
 
-// An agent marks an action as secret. A user who may not read secret texts must not see the action's arguments, and a
-// search by such a user must not find them. The words are in no memory, so only the mark of the action can prevent
+// An agent marks an action as secret. A user who may not read secret texts must not see the action's arguments, and
+// must not be able to decide on the action. The words are in no memory, so only the mark of the action can prevent
 // that.
 func TestAnActionThatIsMarkedSecretIsShownAndFoundByNobodyBelow(t *testing.T) {
 	const project, secret = "marked", "quince-4471@evil.example"

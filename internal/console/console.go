@@ -262,7 +262,7 @@ func badRequest(format string, args ...any) error {
 	return &failure{http.StatusBadRequest, "Invalid request", fmt.Sprintf(format, args...)}
 }
 
-// serve renders a page. If nobody is signed in, it sends the user to the login page.
+// serve renders a page. If nobody is signed in, it renders a page that says how to sign in.
 func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 	u := c.user(r)
 	if u == nil {

@@ -26,7 +26,7 @@ type ruleCount struct {
 // Alone returns the number of proposals that were held or denied only because of this rule.
 func (n *ruleCount) Alone() int { return n.Denied + n.Rejected + n.Approved + n.Others }
 
-// Caught returns how many of the proposals of Alone were right to stop: they were denied, or a person rejected them.
+// Caught returns how many of the proposals that Alone counts were denied, or were rejected by a person.
 func (n *ruleCount) Caught() int { return n.Denied + n.Rejected }
 
 func (n *ruleCount) add(m *ruleCount) {

@@ -237,8 +237,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := strings.ReplaceAll(string(b), "/usr/local/bin/", bin+"/")
-		// The unit lazaret@.service is written as a unit for ingest, with a file of its own. So %i must be replaced by
-		// the name.
+		// lazaret@.service is written as the file of one instance, ingest. Such a file has the name in the place of %i.
 		if to != from {
 			text = strings.ReplaceAll(text, "%i", "ingest")
 		}

@@ -55,8 +55,8 @@ func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 	const (
 		mayWait = 500
 		asked   = 25
-		// Some thousand messages are decided per second. The limit is ten times the time for all messages that may
-		// wait, because the machine may be busy.
+		// Some thousand messages are decided per second. The limit is more than ten times the time for all messages
+		// that may wait, because the machine may be busy.
 		patience = 8 * time.Second
 	)
 	p := newPipeline(t, embedded.Config{NoSync: true, Storage: wire.Storage{IntakePerSubject: mayWait}})

@@ -79,7 +79,7 @@ type Pipeline struct {
 	cfg    Config
 	open   func(natsserver.Role) (*nats.Conn, error)
 
-	// The fields below are used only by the goroutine that starts and closes the pipeline.
+	// The next four fields are used only by the goroutine that starts and closes the pipeline.
 	conns  []*nats.Conn
 	feed   *stage.Feed
 	cancel context.CancelFunc

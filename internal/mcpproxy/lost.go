@@ -13,7 +13,7 @@ import (
 const (
 	abandonTime = 10 * time.Second
 	// silence is the time for which NATS may be disconnected. After that, a call that waits for the pipeline fails. It
-	// is long enough for a restart of the NATS server.
+	// is long enough for a NATS server that is restarted at once.
 	silence = 700 * time.Millisecond
 )
 

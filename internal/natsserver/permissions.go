@@ -148,8 +148,8 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")
 	case RoleService:
-		// The front has this credential to answer requests. It can publish only to inboxes. So a caller cannot make it
-		// publish elsewhere by the reply subject of a request.
+		// Ingest, the front and the auditor answer requests with this credential. It can publish only to inboxes. So a
+		// caller cannot make it publish elsewhere by the reply subject of a request.
 		p.pub = []string{"_INBOX.>", "_INBOX_LZ.>"}
 		p.sub = append(p.sub, "lz.svc.>", "$SRV.>")
 	case RoleOperator:

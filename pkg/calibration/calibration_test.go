@@ -35,7 +35,8 @@ func TestKnownForecasters(t *testing.T) {
 		{"certain, one in twenty wrong", times(40, 1, 38), 0.05, 0.05, 0.05, 0.95, 1, false},
 		{"eight in ten, and it says so", times(50, 0.8, 40), 0, 0.16, 0, 0.8, 0.8, false},
 		{"eight in ten said, six in ten right", times(50, 0.8, 30), 0.2, 0.28, 0.2, 0.6, 0.8, true},
-		// The gap is as large as in the case before, but there are so few forecasts that chance can explain it.
+		// The gap is as large as in "certain, one in ten wrong". But the forecasts are so few and so uncertain that
+		// chance can explain it.
 		{"six in ten said, half right, few", times(20, 0.6, 10), 0.1, 0.26, 0.1, 0.5, 0.6, false},
 		{"too few to judge", times(19, 1, 0), 1, 1, 1, 0, 1, false},
 		{"too little confidence", times(50, 0.2, 45), -0.7, 0.58, 0.7, 0.9, 0.2, false},

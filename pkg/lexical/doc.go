@@ -8,8 +8,8 @@
 // Adding a document costs a few writes, independent of the size of the index. A search reads the postings of its terms,
 // at most MaxPostings of each. Documents are never changed. Removing one marks it, and Sweep removes the postings of
 // marked documents in steps. Every document has a number of 32 bits, which is not used again after the document was
-// removed. A search may find removed or outdated documents, so the caller looks up each hit and decides whether to use
-// it.
+// removed. The index does not know whether a document is still valid, so the caller looks up each hit and decides
+// whether to use it.
 //
 // The ranking is BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009) with k1
 // = 1.2 and b = 0.75, with two changes. The average length of documents is a constant, so that a posting's weight never

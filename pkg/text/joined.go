@@ -28,7 +28,7 @@ var (
 )
 
 // Minimum number of parts of a joined word that has no small word and is still read as a phrase: linkedParts if it has
-// a linking word, otherwise manyParts.
+// a linking word and is written like DeleteTheFile, otherwise manyParts.
 const (
 	linkedParts = 4
 	manyParts   = 6

@@ -26,7 +26,7 @@ type Uint48s []uint64
 const (
 	phraseWords  = 3
 	wholePhrases = 24   // phrases up to which the sample is complete
-	smallWindow  = 3    // keeps every second phrase on average, and at least one of any five consecutive content words
+	smallWindow  = 3    // keeps every second phrase on average, and at least one in any five consecutive content words
 	maxPhrases   = 4096 // the window grows until the sample of one text has at most about half of this number
 	mask48       = 1<<48 - 1
 )
