@@ -123,8 +123,8 @@ func (s *Stats) refused(err error) {
 	s.why = err.Error()
 }
 
-// A value of Output.Note may implement Counted. Its entry is then counted under each returned name, too, and not only
-// under the entry's type.
+// Counted may be implemented by a value of Output.Note. The note's entry is then counted under each returned name, too,
+// and not only under the entry's type.
 type Counted interface{ CountedAs() []string }
 
 func (s *Stats) count(e *streams.Entry, note any) {
