@@ -33,8 +33,8 @@ were trimmed from the ledger (lazaret audit trim), and the data that stages deri
 
   1. a statement signed by an operator, with the horizon and a ledger sequence, becomes
      an "expired" entry in every partition;
-  2. every auditor erases the payloads from its files before it chains the entry, and
-     removes snapshots of the log;
+  2. every auditor erases the payloads from its files before it adds the entry to its
+     log, and removes snapshots of the log;
   3. ingest drops beliefs from content observed before the horizon, with their texts, if
      they are unchanged and nothing depends on them.
 

@@ -92,11 +92,11 @@ func forgetCommand(a *verb.App) *cobra.Command {
 		Short: "Erase a project, or one data subject in it, from streams, stages and log",
 		Long: `Erase the content of a project's entries everywhere:
 
-  1. wait until every registered auditor has chained the entries (an auditor is
+  1. wait until every registered auditor has added the entries to its log (an auditor is
      registered if the trust file has its key with the role auditor);
   2. enter a signed statement into the ledger as a "forgotten" entry;
   3. wait until every stage has reported that it dropped its derived data and rewrote
-     its files, and until every auditor has chained the statement and destroyed the
+     its files, and until every auditor has added the statement to its log and destroyed the
      project's keys;
   4. delete the entries from the streams; have the embedded nats-server overwrite them
      in its files, for which it stops some seconds; rewrite sealed shards; and write a

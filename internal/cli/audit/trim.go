@@ -34,7 +34,7 @@ func trimCommand(a *verb.App) *cobra.Command {
 	var log LogFlags
 	c := &cobra.Command{
 		Use:   "trim [--older DURATION]",
-		Short: "Remove old entries from the ledger once they are chained and processed",
+		Short: "Remove old entries from the ledger once all auditors have logged and all stages processed them",
 		Long: `Remove old entries from the ledger. An entry is removed if it is older than a horizon (the
 time --older before now), if every registered auditor has added it to its log, and if every
 stage and every required sentinel group has processed it. (An auditor is registered if the
