@@ -26,6 +26,8 @@ type arguments struct {
 	destinations []destination
 	resources    []string // lower case, paths cleaned
 	unread       bool     // a limit was reached
+	line         bool     // the call runs a command line
+	text         string   // all strings
 }
 
 // hostWords are the last words of names of arguments that contain a host.
@@ -110,6 +112,8 @@ func readArguments(raw []byte, content map[string]bool, commands bool) (a argume
 		}
 	}
 	walk(root, "", 0)
+	m, _ := root.(map[string]any)
+	_, a.line = m["command"].(string)
 	a.gather(values, commands)
 	return a
 }
@@ -186,6 +190,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 		}
 	}
 	joined := all.String()
+	a.text = joined
 	f := text.Analyze(joined)
 	a.unread = a.unread || f.Partial
 	lower := strings.ToLower(joined)

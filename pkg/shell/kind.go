@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,7 +61,12 @@ func looks(words []word) bool {
 	if words[0].wild {
 		return false
 	}
+	if asksVersion(name, args) {
+		return true
+	}
 	switch name {
+	case "curl":
+		return asksItself(args)
 	case "xargs":
 		for len(args) > 0 && (args[0].text == "-0" || args[0].text == "-r") {
 			args = args[1:]
@@ -79,13 +85,19 @@ func looks(words []word) bool {
 		if len(args) == 0 || args[0].wild {
 			return false
 		}
-		o, ok := gitLookers[args[0].text]
-		return ok && o.permit(args[1:]) && !slices.ContainsFunc(args, func(w word) bool {
+		o, rest := subcommand(gitLookers, args)
+		if o == nil {
+			o, rest = subcommand(subLookers[name], args)
+		}
+		return o != nil && o.permit(rest) && !slices.ContainsFunc(args, func(w word) bool {
 			return signature.MatchString(w.text)
 		})
 	}
-	if remote(words) {
+	if readsHub(words) {
 		return remoteLookers[args[0].text+"/"+args[1].text].permit(args[2:])
+	}
+	if o, rest := subcommand(subLookers[name], args); o != nil {
+		return o.permit(rest)
 	}
 	o, ok := lookers[name]
 	return ok && o.permit(args)
@@ -93,6 +105,12 @@ func looks(words []word) bool {
 
 // remote reports whether a program prints text from a server.
 func remote(words []word) bool {
+	name := base(words[0].text)
+	return name == "curl" || printsRemote(name, words[1:]) || readsHub(words)
+}
+
+// readsHub reports whether gh only prints text from a server.
+func readsHub(words []word) bool {
 	return base(words[0].text) == "gh" && len(words) > 2 && !words[1].wild && !words[2].wild &&
 		remoteLookers[words[1].text+"/"+words[2].text] != nil
 }
@@ -122,8 +140,11 @@ func builds(words []word) bool {
 		name, args = args[0].text, args[1:]
 	}
 	if strings.HasPrefix(name, "python") && interpreters[name] != "" && len(args) > 1 && args[0].text == "-m" {
-		o := modules[args[1].text]
+		o := cmp.Or(modules[args[1].text], moreModules[args[1].text])
 		return o != nil && o.permit(args[2:])
+	}
+	if name == "node" && len(args) > 0 && args[0].text == "--test" {
+		return !slices.ContainsFunc(args[1:], func(w word) bool { return !own(w.text) || started(w.text) })
 	}
 	if ending := interpreters[name]; ending != "" {
 		return len(args) > 0 && strings.HasSuffix(args[0].text, ending) && own(args[0].text) &&
@@ -131,6 +152,27 @@ func builds(words []word) bool {
 				name, _, _ := strings.Cut(w.text, "=")
 				return scriptOptions[name]
 			})
+	}
+	if inner, ok := wrapped(name, args); ok {
+		return looks(inner) && !remote(inner) || builds(inner)
+	}
+	if name == "go" && len(args) > 0 && args[0].text == "run" {
+		return runsOwn(args[1:])
+	}
+	if (name == "tox" || name == "nox") && !ordinary(args) {
+		return false
+	}
+	if name == "mvn" || name == "./mvnw" {
+		var ok bool
+		if args, ok = withoutProperties(args); !ok {
+			return false
+		}
+	}
+	if o, rest := subcommand(subBuilders[name], args); o != nil {
+		if end := slices.IndexFunc(rest, func(w word) bool { return w.text == "--" }); name == "cargo" && end >= 0 {
+			return args[0].text == "run" && o.permit(rest[:end]) && ordinary(rest[end+1:])
+		}
+		return o.permit(rest)
 	}
 	if by := buildersBy[name]; by != nil {
 		if len(args) == 0 {
@@ -145,8 +187,8 @@ func builds(words []word) bool {
 		o, ok := by[args[0].text]
 		return ok && o.permit(args[1:])
 	}
-	o, ok := builders[name]
-	return ok && o.permit(args)
+	o := cmp.Or(builders[name], moreBuilders[name])
+	return o != nil && o.permit(args)
 }
 
 // Started reports whether a path names a file that programs run, or read as settings, although no command names it. A
@@ -190,6 +232,7 @@ type options struct {
 	long    map[string]bool
 	numbers bool                // a number is permitted as an option, as in head -5
 	own     map[string]bool     // long options whose value is the path of a file in the folder
+	values  map[string]bool     // long options with a value, which may be the next word
 	max     int                 // maximum number of operands; 0 sets no maximum
 	operand func(s string) bool // whether an operand is permitted; nil permits all
 	// whether the first operand, a script, is permitted; the function operand judges the other operands
@@ -241,7 +284,14 @@ func (o *options) permit(args []word) bool {
 				}
 				continue
 			}
-			if !o.long[name] {
+			if o.values[name] {
+				if !has {
+					i++
+				}
+				if i == len(args) || args[i].wild {
+					return false
+				}
+			} else if !o.long[name] {
 				return false
 			}
 		default:

@@ -73,6 +73,18 @@ var lookers = func() map[string]*options {
 		true md5sum sha1sum sha256sum`) {
 		m[p] = &options{all: true}
 	}
+	none := func(string) bool { return false }
+	m["ps"] = &options{short: "eAfFlwp:u:C:H", operand: func(s string) bool { return strings.Trim(s, "aufxwl0123456789") == "" }}
+	m["uname"], m["nproc"] = &options{short: "asnrvmpio", operand: none}, &options{operand: none}
+	m["lsof"] = &options{short: "inPtp:"}
+	m["sleep"] = &options{operand: duration.MatchString}
+	for p := range set("id whoami uptime free lscpu arch pgrep readlink seq column") {
+		m[p] = &options{short: "aghlunm:frsxt:", operand: nil}
+	}
+	// No option of these writes a file or runs a program.
+	for p := range set("tac rev fold fmt expand unexpand paste join comm od strings hexdump cksum sha1sum sha512sum false") {
+		m[p] = &options{all: true}
+	}
 	return m
 }()
 
@@ -111,7 +123,7 @@ var remoteLookers = func() map[string]*options {
 }()
 
 // targets are names of make targets and package scripts that build and test.
-var targets = set(`all build compile test tests check checks lint fmt format vet typecheck type-check type_check
+var targets = set(`all clean build compile test tests check checks lint fmt format vet typecheck type-check type_check
 	types tsc unit unittest unit-test test-unit test:unit integration coverage cover bench help docs doc generate`)
 
 // written reports whether a path is in the folder in which the line starts, or in /tmp. A program may write to such an
@@ -130,14 +142,15 @@ var builders = map[string]*options{
 		operand: func(s string) bool { return targets[s] || strings.Trim(s, "0123456789") == "" }},
 	"gofmt":       {long: set("l w d s e")},
 	"staticcheck": {long: set("checks tests f fail show-ignored tags go version")},
-	"tsc":         {long: set("noEmit pretty strict skipLibCheck version v")},
+	"tsc":         {own: set("p project"), long: set("noEmit pretty strict skipLibCheck version v b build")},
 	"eslint":      {long: set("fix quiet ext max-warnings no-error-on-unmatched-pattern version")},
 	"prettier":    {short: "cwl", long: set("check write list-different version ignore-unknown")},
-	"vitest":      {short: "t:", long: set("run silent bail testNamePattern")},
+	"vitest":      {short: "t:", long: set("run silent bail testNamePattern watch coverage reporter")},
 	"jest": {short: "t:i", long: set(`silent ci runInBand bail testNamePattern verbose passWithNoTests coverage
-		testPathPattern`)},
+		testPathPattern watch watchAll maxWorkers listTests`)},
 	"pytest": {short: "qvxslk:m:r:n:", long: set(`tb lf ff last-failed failed-first maxfail no-header no-summary quiet
-		verbose exitfirst collect-only co durations capture disable-warnings stepwise sw showlocals color strict-markers`)},
+		verbose exitfirst collect-only co durations capture disable-warnings stepwise sw showlocals color strict-markers
+		cov-branch no-cov timeout nf new-first ff full-trace deselect`), own: set("cov cov-report junitxml junit-xml ignore")},
 	"ruff": {short: "qv", first: set("check format"), some: true, long: set(`fix diff check select ignore quiet statistics
 		no-cache line-length verbose`)},
 	"mypy": {short: "v", long: set(`strict ignore-missing-imports no-error-summary show-error-codes pretty
@@ -157,7 +170,7 @@ var modules = map[string]*options{"pytest": builders["pytest"], "mypy": builders
 var (
 	packages = set("npm pnpm yarn")
 	toScript = &options{short: "t:k:g:ivx", long: set(`run silent bail fix ci runInBand verbose coverage passWithNoTests
-		testNamePattern testPathPattern grep max-warnings noEmit check`)}
+		testNamePattern testPathPattern grep max-warnings noEmit check watch watchAll maxWorkers listTests`)}
 )
 
 // interpreters are programs that run scripts, with the ending of the scripts' names. A line that runs a script in the
