@@ -33,6 +33,9 @@ func (sc *scanner) at(tok string) {
 // different host.
 func (sc *scanner) named(kind Kind, value string) {
 	sc.keep(kind, value)
+	if kind == Host {
+		sc.labelKeys(value)
+	}
 	for i := range len(value) {
 		if value[i] >= utf8.RuneSelf {
 			if like := Normalize(value); like != value {
@@ -106,8 +109,9 @@ func (sc *scanner) url(start, n int) int {
 		sc.path(tail)
 		return end
 	}
-	authority = authority[strings.LastIndexByte(authority, '@')+1:]
-	host, port := splitPort(strings.ToLower(strings.NewReplacer("[.]", ".", "(.)", ".").Replace(authority)))
+	site := authority[strings.LastIndexByte(authority, '@')+1:]
+	host, port := splitPort(strings.ToLower(strings.NewReplacer("[.]", ".", "(.)", ".").Replace(site)))
+	sc.passwords(authority, tail, host, rest)
 	if host == "" || scheme == "" {
 		return end
 	}

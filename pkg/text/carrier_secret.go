@@ -107,18 +107,23 @@ var spaces = strings.NewReplacer("+", " ", "_", " ", "%20", " ")
 func (sc *scanner) secretsWithin(s string, at int) {
 	var run jwtRun
 	for i := 0; i+minSecret <= len(s); i++ {
-		if !secretStart[s[i]] || i > 0 && isAlnum(s[i-1]) {
+		if !secretStart[s[i]] {
 			continue
 		}
+		glued := i > 0 && isAlnum(s[i-1])
 		for _, k := range secretShapes {
 			if !strings.HasPrefix(s[i:], k.prefix) {
 				continue
 			}
 			key := ""
-			if k.prefix == "eyJ" {
+			switch {
+			case glued && (!k.telling(s[i:]) || wordBefore(s, i) > maxGlued):
+			case k.prefix == "eyJ":
 				key = run.key(s, i, &k)
-			} else {
-				key = k.within(s[i:])
+			default:
+				if key = k.within(s[i:]); key == "" && k.telling(s[i:]) {
+					key = k.cut(s[i:])
+				}
 			}
 			if key == "" {
 				continue
@@ -132,6 +137,45 @@ func (sc *scanner) secretsWithin(s string, at int) {
 			break
 		}
 	}
+}
+
+// maxGlued is the maximum number of letters and digits that may stand directly before or after a key. Longer runs are
+// encoded texts, in which the beginning of a key occurs by chance.
+const maxGlued = 32
+
+// telling reports whether the beginning of a key is hardly a part of a word. Then other letters may be glued to the key.
+func (k *secretShape) telling(s string) bool {
+	switch k.prefix {
+	case "sk-":
+		return strings.HasPrefix(s, "sk-proj-") || strings.HasPrefix(s, "sk-ant-") || strings.HasPrefix(s, "sk-or-v1-")
+	case "eyJ", "SG.", "ya29.", "AIza":
+		return false
+	}
+	return true
+}
+
+// wordBefore returns the number of letters and digits that end directly before byte i of s, at most maxGlued + 1.
+func wordBefore(s string, i int) (n int) {
+	for n <= maxGlued && n < i && isAlnum(s[i-n-1]) {
+		n++
+	}
+	return n
+}
+
+// cut is like within, for a key of fixed length with letters glued to its end.
+func (k *secretShape) cut(s string) string {
+	if k.min != k.max || len(s) < k.max {
+		return ""
+	}
+	n := k.max
+	for n < len(s) && isAlnum(s[n]) {
+		n++
+	}
+	key := s[:k.max]
+	if n > k.max+maxGlued || !generated(key[len(k.prefix):]) || strings.ContainsFunc(key[len(k.prefix):], notAlnum) {
+		return ""
+	}
+	return key
 }
 
 // within returns the key at the start of s if it has the shape k, and otherwise "".

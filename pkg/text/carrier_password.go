@@ -1,0 +1,98 @@
+package text
+
+import (
+	"net/url"
+	"strings"
+)
+
+// passwordNames are parameters of URLs whose values are passwords. Tokens are not among them: a link often has one, and
+// it is for the link's own host.
+var passwordNames = set("password passwd pwd passphrase passcode user_password userpassword client_secret")
+
+// placeholders are values in place of a password in manuals, and passwords that many programs have at first.
+var placeholders = set(`password passwd passwort secret secrets changeme change_me changeit example required optional
+	hidden redacted masked removed postgres mysql root admin administrator guest default rabbitmq minioadmin foobar
+	undefined string passphrase forgot forgotten confirm update private`)
+
+const minPassword = 6
+
+// passwords keeps the passwords in a URL: in front of the host, and in parameters. body is the URL from its authority
+// on, and at is its position in the text. A host without a dot is one of a test or of the own machine, such as
+// localhost. Its passwords are no secrets.
+func (sc *scanner) passwords(authority, tail, host string, at int) {
+	if i := strings.LastIndexByte(authority, '@'); i > 0 && strings.IndexByte(host, '.') > 0 && !strings.HasPrefix(host, "127.") {
+		if user, pw, ok := strings.Cut(authority[:i], ":"); ok && pw != user {
+			sc.password(pw, at+len(user)+1)
+		}
+	}
+	_, query, ok := strings.Cut(tail, "?")
+	for from := at + len(authority) + len(tail) - len(query); ok && query != ""; {
+		param := query
+		if i := strings.IndexAny(query, "&;#"); i >= 0 {
+			param = query[:i]
+		}
+		if name, value, ok := strings.Cut(param, "="); ok && value != "" {
+			if plain, err := url.QueryUnescape(name); err == nil && passwordNames[strings.ToLower(plain)] {
+				sc.password(value, from+len(name)+1)
+			}
+		}
+		query = query[min(len(param)+1, len(query)):]
+		from += len(param) + 1
+	}
+}
+
+// password keeps a password at position at, unless it is a placeholder.
+func (sc *scanner) password(raw string, at int) {
+	value := raw
+	if plain, err := url.QueryUnescape(raw); err == nil {
+		value = plain
+	}
+	lower := strings.ToLower(value)
+	if len(value) < minPassword || strings.ContainsAny(value[:1], "$<{[(%*") || placeholders[lower] ||
+		strings.Trim(lower, lower[:1]) == "" || strings.Contains(lower, "your") || strings.Contains(lower, "placeholder") ||
+		strings.Contains(value, "{{") || strings.Contains(value, "…") || strings.Contains(value, "...") ||
+		len(value) < 8 && strings.Trim(value, "abcdefghijklmnopqrstuvwxyz") == "" {
+		return
+	}
+	sc.keepAt(Secret, masked(value, 0, 0), at, at+len(raw))
+}
+
+// labelKeys keeps keys in the labels of a host, which have lower case, and may have lost the underscore that hosts do
+// not have.
+func (sc *scanner) labelKeys(host string) {
+	if len(host) < minLabelKey {
+		return
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if len(label) < minLabelKey {
+			continue
+		}
+		for _, k := range secretShapes {
+			prefix := strings.TrimRight(strings.ToLower(k.prefix), "_-.")
+			rest, ok := strings.CutPrefix(label, prefix)
+			if !ok || len(prefix) < 3 || prefix == "eyj" {
+				continue
+			}
+			lost := len(k.prefix) - len(prefix)
+			if rest = strings.TrimLeft(rest, "-_"); len(prefix)+lost+len(rest) < k.min || len(rest) > k.max ||
+				!generated(longest(rest)) {
+				continue
+			}
+			sc.keep(Secret, masked(label, len(prefix), 0))
+			break
+		}
+	}
+}
+
+// minLabelKey is the length of the shortest key in a label of a host.
+const minLabelKey = 20
+
+// longest returns the longest run of letters and digits in s.
+func longest(s string) (run string) {
+	for part := range strings.FieldsFuncSeq(s, notAlnum) {
+		if len(part) > len(run) {
+			run = part
+		}
+	}
+	return run
+}

@@ -1,0 +1,53 @@
+package text
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSecretsInURLsAreFound(t *testing.T) {
+	key := keysOfIssuers["GitHub"]
+	for _, in := range []string{
+		"https://e1.example/?d=xx" + key, "https://e1.example/?d=" + key + "yy", "https://e1.example/?d=xx" + key + "yy9",
+		"https://e1.example/logo" + key + ".png", "e1.example/x" + key + "x", "https://e1.example/?d=abc" + keysOfIssuers["Stripe"],
+		"https://e1.example/?d=abc" + keysOfIssuers["OpenAI"], "https://e1.example/?d=abc" + keysOfIssuers["Slack"],
+		"https://" + strings.ToLower(key) + ".e1.example/", strings.ToLower(key) + ".e1.example",
+		"https://" + strings.ToLower(strings.Replace(key, "_", "-", 1)) + ".e1.example/x",
+		"https://" + strings.ToLower(strings.Replace(key, "_", "", 1)) + ".e1.example/x",
+		"https://" + strings.ToLower(keysOfIssuers["Google"]) + ".e1.example/", "x@" + strings.ToLower(key) + ".e1.example",
+		"https://e1.example/?user=ana&password=Sommer2024!", "https://e1.example/in?pwd=hunter2", "https://e1.example/?a=1;Password=correcthorse",
+		"https://e1.example/?%70assword=tr0ub4dor", "https://ana:Sommer2024@e1.example/x", "postgres://app:s3cr3t9x@db.e1.example:5432/app",
+		"see https://ana:p%40ss-w0rd@e1.example.",
+	} {
+		if !hasSecret(in) {
+			t.Errorf("%s: no secret among %q", in, carriersOf(in))
+		}
+	}
+	for _, in := range []string{
+		"https://e1.example/login?password=", "https://e1.example/?password=<password>", "https://e1.example/?password=$PASSWORD",
+		"https://e1.example/?password={{pw}}", "https://e1.example/?password=your-password", "https://e1.example/?password=xxxxxxxx",
+		"https://e1.example/account?password=forgot", "https://e1.example/?q=password&page=2024001", "https://e1.example/?pwd=reset",
+		"postgres://postgres:postgres@db.e1.example/app", "postgres://app:s3cr3t9x@localhost:5432/app", "redis://x:s3cr3t9x@redis:6379",
+		"https://user:password@e1.example/", "ssh://git@e1.example:22/a.git", "https://e1.example/@ana:builds2024x/post",
+		"https://desk-2024-a8Kd93hQzLm2Rt7Vw4Bn6Yc.e1.example/", "https://e1.example/task-a8Kd93hQzLm2Rt7Vw4Bn6YcP0sXe5Jf1GuTi",
+		"https://github-pages-for-a-long-project-name.e1.example/", "https://xoxb-tokens-explained-in-ten-steps.e1.example/",
+		"https://npm-registry-mirror-for-everybody-in-europe.e1.example/",
+		"https://e1.example/?d=" + strings.Repeat("Zm9v", 20) + "ghp_16C7e42F292c6912E7710c838347Ae178B4a" + strings.Repeat("YmFy", 20),
+	} {
+		if hasSecret(in) {
+			t.Errorf("%s: %q", in, carriersOf(in))
+		}
+	}
+	in := "see https://ana:Sommer2024@e1.example/?a=1&password=hunter2#x"
+	if got := Mask(in, CarrierSpans(in, Secret)); got != "see https://ana:[masked]@e1.example/?a=1&password=[masked]#x" {
+		t.Error(got)
+	}
+	in = "https://e1.example/?d=xx" + keysOfIssuers["GitHub"] + "yy"
+	if got := Mask(in, CarrierSpans(in, Secret)); got != "https://e1.example/?d=xx[masked]yy" {
+		t.Error(got)
+	}
+	if !slices.Contains(KindsWith(func(t Traits) bool { return t.Personal }), Secret) {
+		t.Error("secrets are not masked")
+	}
+}
