@@ -28,7 +28,11 @@ var (
 		shop site sites sku slot slots space spaces stocks student students subscription subscriptions supplier suppliers
 		system table tables task tasks team teams template templates tenant tenants thread threads ticket tickets time token
 		tokens transaction transactions trip trips user users vehicle vehicles vendor vendors voucher vouchers wallet wallets
-		warehouse warehouses weather week weeks year years zone zones`)
+		warehouse warehouses weather week weeks year years zone zones envelope envelopes sprint sprints epic epics board
+		boards backlog milestone milestones logs monitors dashboard dashboards pod pods cluster clusters instance instances
+		bucket buckets queue queues environment environments commits releases branches tags issues leads deals campaign
+		campaigns survey surveys holidays shifts vulnerability vulnerabilities artifact artifacts
+		package packages dependencies`)
 	// kept are nouns for records that systems keep, although they can be verbs (order_show, return_label_create).
 	// Left out are nouns for messages, and verbs that take a show or a list as their object: email_list, book_show.
 	kept = text.Set(`order invoice payment payments bill loan claim trade bid job return request issue quote plan stock
@@ -39,7 +43,17 @@ var (
 	// issue_check.
 	shown = text.Set("show list view describe inspect browse count verify validate peek")
 	// states are nouns at the end of a name that consists of nouns. Such a tool only reads.
-	states = text.Set("history status stats statistics info details metadata availability balance eta")
+	states = text.Set("history status stats statistics info details metadata availability balance eta summary overview")
+	// measured are words before "report" and "log" that say what was measured. Of an incident or a user, report may be a
+	// verb.
+	measured = text.Set(`sprint sales usage cost costs coverage performance weekly monthly daily quarterly annual yearly
+		revenue traffic velocity burndown budget inventory activity audit attendance system error access`)
+	// watching are reading verbs that can be nouns at the beginning of a name: monitor_mute, check_void.
+	watching = text.Set("monitor check track review watch count query search view alert test scan survey poll list")
+	// actsLast are verbs that are hardly ever nouns, so that they act at the end of a name.
+	actsLast = text.Set(`void expire forget mute unmute reroute reassign requeue rerun reindex relabel rebalance rescale resize
+		dismiss suppress defer postpone expedite prioritize acknowledge unpin unstar unarchive undelete unmark untag snooze
+		reopen`)
 	// between are prepositions between the nouns of a name: parts_for, slots_for_day.
 	between = text.Set("for of by per")
 	// opened are nouns for things that a tool opens to read them. Opening a thread, an account or a ticket makes a
@@ -52,7 +66,7 @@ var (
 )
 
 // IsNoun reports whether w, as the first word of a tool's name, is a noun.
-func IsNoun(w string) bool { return things[w] || kept[w] }
+func IsNoun(w string) bool { return things[w] || kept[w] || measured[w] }
 
 func all(words []string, is func(w string) bool) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !is(w) })
@@ -75,10 +89,25 @@ func States(space string, method []string) bool {
 	if states[method[last]] {
 		return all(method[:last], IsNoun) && (last > 0 || IsNoun(space))
 	}
+	if w := method[last]; last > 0 && (w == "report" || w == "reports" || w == "log" || w == "logs") {
+		return all(method[:last], func(w string) bool { return measured[w] })
+	}
+	if (last > 0 || space != "") && Several([]byte(method[last])) && all(method, IsNoun) {
+		return true // okta.logs, order_items
+	}
 	at := slices.IndexFunc(method, func(w string) bool { return between[w] })
 	thing := func(w string) bool { return things[w] }
 	return at > 0 && all(method[:at], thing) && all(method[at+1:], thing)
 }
+
+// Several reports whether w is the plural of a noun that is hardly ever a verb.
+func Several(w []byte) bool {
+	return len(w) > 3 && w[len(w)-1] == 's' && w[len(w)-2] != 's' && things[string(w)]
+}
+
+// ActsAfterNoun reports whether a tool's name (without its namespace) that has these first and last words begins with a
+// reading verb that can be a noun, and ends with a verb that changes something: monitor_mute, check_void.
+func ActsAfterNoun(first, last []byte) bool { return watching[string(first)] && actsLast[string(last)] }
 
 // ActLast reports whether the last word of a tool's name is its verb, although the word can be a noun: ticket_tag.
 func ActLast(method []string) bool {

@@ -101,7 +101,16 @@ func (n *toolName) verbLast() {
 	for from > 0 && !n.words[from].head {
 		from--
 	}
-	if len(n.words) < 2 || !intent.IsNoun(string(n.text(n.words[min(from, len(n.words)-2)]))) {
+	last := len(n.words) - 1
+	if last > from && intent.ActsAfterNoun(n.text(n.words[from]), n.text(n.words[last])) {
+		for i := from; i < last; i++ {
+			n.words[i].noun = true
+		}
+		n.words[last].noun, n.words[last].act = false, true
+		return
+	}
+	several := last > 0 && last == from && intent.Several(n.text(n.words[last])) // okta.logs
+	if last < 1 || !several && !intent.IsNoun(string(n.text(n.words[min(from, last-1)]))) {
 		// The method does not begin with a noun. If it has one word, the namespace before it does not end with one.
 		return
 	}
@@ -117,10 +126,10 @@ func (n *toolName) verbLast() {
 	read := n.reads || intent.ShownLast(method)
 	for i := range n.words {
 		w := &n.words[i]
-		w.noun = w.noun || read && i < len(n.words)-1 || i >= from && intent.Describes(method, i-from)
+		w.noun = w.noun || n.reads && i >= from || read && !several && i < last || // post.orders may post
+			i >= from && intent.Describes(method, i-from)
 	}
-	last := &n.words[len(n.words)-1]
-	last.act = last.act || intent.ActLast(method)
+	n.words[last].act = n.words[last].act || intent.ActLast(method)
 }
 
 // readLast finds the nouns in names that put a reading verb last. The verb begins the last segment after a namespace
