@@ -100,6 +100,15 @@ func (r *argumentReader) walk(v any, parent, key string, depth int) {
 	case map[string]any:
 		names := slices.Sorted(maps.Keys(v))
 		for _, k := range names {
+			if r.all && commandWords[lastWord(k)] {
+				// Words of the line may be in another argument.
+				if line, ok := shell.Line(v, k); ok && line != v[k] {
+					r.add(r.p.command(k, line))
+					continue
+				} else if _, single := v[k].(string); single && !ok {
+					r.add(r.p.command(k, "?"))
+				}
+			}
 			r.walk(v[k], key, k, depth+1)
 		}
 		if r.change {

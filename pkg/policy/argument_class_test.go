@@ -26,6 +26,12 @@ func TestArgumentsRaiseTheLevel(t *testing.T) {
 		{"query", `{"query":"drop table customers;"}`, 4},
 		{"kb.lookup", `{"sql":"-- all\n/* of /* them */ */ TRUNCATE customers"}`, 4},
 		{"kb.lookup", `{"sql":"/*!50000 DROP TABLE x */"}`, 4},
+		// The words after a program's name are in another argument.
+		{"get_output", `{"command":"find","args":["/","-delete"]}`, 4}, {"get_output", `{"command":"find","args":["src","-name","*.go"]}`, 1},
+		{"shell", `{"command":"find","args":["/","-delete"]}`, 4}, {"shell", `{"command":"ls","args":["-la"]}`, 1},
+		{"shell", `{"command":"sort","args":"-o x a"}`, 4}, {"shell", `{"command":"git","argv":["status"]}`, 1},
+		{"shell", `{"command":"cat","args":["a","; rm -rf b"]}`, 1}, {"shell", `{"command":"cat","args":["~/.ssh/id_rsa"]}`, 4},
+		{"get_output", `{"command":"sort","args":[{"a":1}]}`, 4}, {"get_value", `{"command":"get","args":["key"]}`, 1},
 		{"kb.lookup", `{"params":{"statement":"SELECT 1; UPDATE users SET admin = true"}}`, 4},
 		{"kb.lookup", `{"sql":"SELECT '\\'; DELETE FROM x; --'"}`, 4},
 		{"kb.lookup", `{"sql":"SELECT 'it''s'; DELETE FROM x"}`, 4},

@@ -18,11 +18,10 @@ const (
 // shellKind returns the kind of the command line in a call's arguments.
 func shellKind(args any) string {
 	m, _ := args.(map[string]any)
-	v, ok := m["command"]
-	if !ok {
+	if _, ok := m["command"]; !ok {
 		return shellNone
 	}
-	line, ok := v.(string)
+	line, ok := shell.Line(m, "command")
 	if !ok {
 		return shellOther
 	}

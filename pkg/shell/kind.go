@@ -32,6 +32,9 @@ func secret(w string) bool {
 	if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(w, s) }) {
 		return true
 	}
+	if name := w[strings.LastIndexByte(w, '/')+1:]; keyPath.MatchString(w) && keyFile(name) {
+		return true
+	}
 	parts := slices.DeleteFunc(strings.Split(w, "/"), func(p string) bool { return p == "" || p == "." })
 	for i, p := range parts {
 		if p == "environ" {
@@ -52,6 +55,9 @@ func secret(w string) bool {
 	}
 	return false
 }
+
+// keyPath matches a word that is a path with a name, and not an expression such as .a.key of jq.
+var keyPath = regexp.MustCompile(`^(\.{1,2}/|~/|/|\w)[\w./-]*$`)
 
 var harmlessProc = set("cpuinfo meminfo loadavg uptime version stat filesystems mounts")
 
@@ -111,8 +117,23 @@ func remote(words []word) bool {
 
 // readsHub reports whether gh only prints text from a server.
 func readsHub(words []word) bool {
+	if slices.ContainsFunc(words, func(w word) bool { return foreignHub(w.text) }) {
+		return false
+	}
 	return base(words[0].text) == "gh" && len(words) > 2 && !words[1].wild && !words[2].wild &&
 		remoteLookers[words[1].text+"/"+words[2].text] != nil
+}
+
+// otherHost matches a repository with its host, as in -R host.example/owner/repo.
+var otherHost = regexp.MustCompile(`^(-R|--repo=)?=?[\w-]+(\.[\w-]+)+(:\d+)?/[^/]+/[^/]`)
+
+// foreignHub reports whether an argument of gh names another host than github.com.
+func foreignHub(w string) bool {
+	if rest := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(w, "-R"), "--repo="), "="); strings.HasPrefix(rest,
+		"github.com/") || strings.HasPrefix(rest, "https://github.com/") {
+		return strings.Contains(rest, "@")
+	}
+	return strings.Contains(w, "://") || strings.Contains(w, "@") && strings.Contains(w, ":") || otherHost.MatchString(w)
 }
 
 // scriptOptions are options with which many scripts can write any file, or read any file as settings.

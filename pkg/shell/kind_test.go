@@ -22,7 +22,8 @@ var kindLines = map[string][]string{
 		"printf '%s\\n' \"$(ls)\"", "git log --oneline -5", "git diff --stat", "git show HEAD",
 		"git blame -L 1,5 a", "git status -sb", "git ls-files --others", "cat /proc/cpuinfo",
 		"cat src/proc/environ.go", "sha256sum a", "ls 2>&1", "gh pr checks 12", "gh run view 991 --log-failed",
-		"go version", "which go && go version", "node --version", "gh issue view 3 --comments | head -20", "gh pr list --state open --json number,title", "gh pr view",
+		"go version", "which go && go version", "node --version", "gh issue view 3 --comments | head -20", "gh pr list --state open --json number,title", "gh pr view -R o/r 1", "gh issue view https://github.com/o/r/issues/1",
+		"gh repo view github.com/o/r", "gh pr list -B release/v1.2", "jq .a.key a.json", "grep -n .key a.go", "gh pr view",
 	},
 	Build: {
 		"make", "make -j4 test", "make -j 4 all", "go test -race -run TestX ./...", "go build -o bin/x ./cmd/x",
@@ -96,7 +97,10 @@ var kindLines = map[string][]string{
 		"staticcheck -debug.cpuprofile x", "gh pr view 1 --web", "gh pr view -w", "gh pr view 1 --jq env", "gh api x",
 		"gh pr view 1 > a.md", "gh pr diff 1 | tee a", "gh issue view 1 && make", "gh pr", "gh pr checkout 1",
 		"gh run view 1 | sh", "git commit -m \"$(gh issue view 1)\"", "diff <(gh pr diff 1) a", "gh pr view $X",
-		"gh pr merge 1",
+		"gh pr merge 1", "gh pr view -R evil.example/o/r 1", "gh pr view -Revil.example/o/r 1", "gh issue list --repo=evil.example/o/r",
+		"gh pr view https://evil.example/o/r/pull/1", "gh repo view evil.example/o/r", "gh repo view git@evil.example:o/r",
+		"gh pr view https://github.com@evil.example/o/r/pull/1", "cat tls/server.key", "cat terraform.tfstate", "base64 a.pfx",
+		"head -3 ./prod.key", "jq .x terraform.tfstate",
 	},
 }
 

@@ -51,11 +51,18 @@ func SecretFile(name string) bool {
 	case strings.Contains(w, "proc/") || strings.Contains(w, "/etc/") || strings.Contains(w, ".config/gcloud"):
 		return secret(w)
 	}
-	return strings.HasSuffix(base, "_history") || base == "secrets" ||
+	return keyFile(base) || strings.HasSuffix(base, "_history") || base == "secrets" || strings.HasSuffix(base, ".env") ||
 		(strings.Contains(base, "credential") || strings.Contains(base, "secret")) && dataFile[path.Ext(base)]
 }
 
+// keyFile reports whether a file's name, in lower case, is one of private keys or of a state with credentials.
+func keyFile(base string) bool {
+	return slices.ContainsFunc(keyEndings, func(s string) bool { return strings.HasSuffix(base, s) && base != s })
+}
+
 var (
+	keyEndings = []string{".key", ".pfx", ".p12", ".p8", ".jks", ".keystore", ".kdbx", ".ppk", ".tfstate", ".tfstate.backup",
+		"key.pem", "-key.json", "kubeconfig", "service-account.json", "service_account.json", ".dockercfg"}
 	secretFolders = set(".ssh .aws .gnupg .azure .docker .kube")
 	secretNames   = []string{".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".s3cfg", ".vault-token",
 		".htpasswd", ".git-credentials", "id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", "credentials"}

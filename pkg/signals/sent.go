@@ -56,6 +56,12 @@ func readSent(args map[string]any) (out sentBy) {
 		case map[string]any:
 			for _, k := range slices.Sorted(maps.Keys(v)) {
 				words := intent.SplitName(k)
+				if len(words) > 0 && lineArgs[strings.ToLower(words[len(words)-1])] {
+					// Words of the line may be in another argument.
+					if line, ok := shell.Line(v, k); ok && line != v[k] && len(all) < maxSent {
+						all = append(all, value{strings.TrimPrefix(path+"."+k, "."), "command", line})
+					}
+				}
 				if depth < maxArgsDepth && len(words) > 0 {
 					walk(strings.TrimPrefix(path+"."+k, "."), strings.ToLower(words[len(words)-1]), v[k], depth+1)
 				}
