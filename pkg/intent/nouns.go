@@ -51,7 +51,8 @@ var (
 	// watching are reading verbs that can be nouns at the beginning of a name: monitor_mute, check_void.
 	watching = text.Set("monitor check track review watch count query search view alert test scan survey poll list")
 	// actsLast are verbs that are hardly ever nouns, so that they act at the end of a name.
-	actsLast = text.Set(`void expire forget mute unmute reroute reassign requeue rerun reindex relabel rebalance rescale resize
+	actsLast = text.Set(`void expire forget mute unmute reroute reassign requeue rerun reindex relabel rebalance rescale
+		resize
 		dismiss suppress defer postpone expedite prioritize acknowledge unpin unstar unarchive undelete unmark untag snooze
 		reopen`)
 	// between are prepositions between the nouns of a name: parts_for, slots_for_day.

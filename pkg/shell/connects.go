@@ -5,8 +5,8 @@ import (
 )
 
 // connecting are programs that connect to the hosts in their arguments.
-var connecting = set(`curl wget nc ncat netcat ssh scp sftp ftp tftp telnet ping ping6 fping nmap socat httpie http https
-	xh aria2c lynx links w3m rsync git openssl traceroute nslookup dig host`)
+var connecting = set(`curl wget nc ncat netcat ssh scp sftp ftp tftp telnet ping ping6 fping nmap socat httpie http
+	https xh aria2c lynx links w3m rsync git openssl traceroute nslookup dig host`)
 
 // delivering are programs that send to a service which their settings name.
 var delivering = set(`mail mailx sendmail mutt swaks msmtp gh glab hub aws gcloud gsutil az rclone s3cmd kubectl twine

@@ -129,8 +129,8 @@ var otherHost = regexp.MustCompile(`^(-R|--repo=)?=?[\w-]+(\.[\w-]+)+(:\d+)?/[^/
 
 // foreignHub reports whether an argument of gh names another host than github.com.
 func foreignHub(w string) bool {
-	if rest := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(w, "-R"), "--repo="), "="); strings.HasPrefix(rest,
-		"github.com/") || strings.HasPrefix(rest, "https://github.com/") {
+	rest := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(w, "-R"), "--repo="), "=")
+	if strings.HasPrefix(rest, "github.com/") || strings.HasPrefix(rest, "https://github.com/") {
 		return strings.Contains(rest, "@")
 	}
 	return strings.Contains(w, "://") || strings.Contains(w, "@") && strings.Contains(w, ":") || otherHost.MatchString(w)

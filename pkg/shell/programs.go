@@ -74,7 +74,9 @@ var lookers = func() map[string]*options {
 		m[p] = &options{all: true}
 	}
 	none := func(string) bool { return false }
-	m["ps"] = &options{short: "eAfFlwp:u:C:H", operand: func(s string) bool { return strings.Trim(s, "aufxwl0123456789") == "" }}
+	m["ps"] = &options{short: "eAfFlwp:u:C:H", operand: func(s string) bool { // without e, which shows variables
+		return strings.Trim(s, "aufxwl0123456789") == ""
+	}}
 	m["uname"], m["nproc"] = &options{short: "asnrvmpio", operand: none}, &options{operand: none}
 	m["lsof"] = &options{short: "inPtp:"}
 	m["sleep"] = &options{operand: duration.MatchString}
@@ -82,7 +84,8 @@ var lookers = func() map[string]*options {
 		m[p] = &options{short: "aghlunm:frsxt:", operand: nil}
 	}
 	// No option of these writes a file or runs a program.
-	for p := range set("tac rev fold fmt expand unexpand paste join comm od strings hexdump cksum sha1sum sha512sum false") {
+	for p := range set("tac rev fold fmt expand unexpand paste join comm od strings hexdump cksum sha1sum sha512sum " +
+		"false") {
 		m[p] = &options{all: true}
 	}
 	return m
@@ -150,7 +153,8 @@ var builders = map[string]*options{
 		testPathPattern watch watchAll maxWorkers listTests`)},
 	"pytest": {short: "qvxslk:m:r:n:", long: set(`tb lf ff last-failed failed-first maxfail no-header no-summary quiet
 		verbose exitfirst collect-only co durations capture disable-warnings stepwise sw showlocals color strict-markers
-		cov-branch no-cov timeout nf new-first ff full-trace deselect`), own: set("cov cov-report junitxml junit-xml ignore")},
+		cov-branch no-cov timeout nf new-first ff full-trace deselect`),
+		own: set("cov cov-report junitxml junit-xml ignore")},
 	"ruff": {short: "qv", first: set("check format"), some: true, long: set(`fix diff check select ignore quiet statistics
 		no-cache line-length verbose`)},
 	"mypy": {short: "v", long: set(`strict ignore-missing-imports no-error-summary show-error-codes pretty

@@ -61,8 +61,8 @@ func keyFile(base string) bool {
 }
 
 var (
-	keyEndings = []string{".key", ".pfx", ".p12", ".p8", ".jks", ".keystore", ".kdbx", ".ppk", ".tfstate", ".tfstate.backup",
-		"key.pem", "-key.json", "kubeconfig", "service-account.json", "service_account.json", ".dockercfg"}
+	keyEndings = []string{".key", ".pfx", ".p12", ".p8", ".jks", ".keystore", ".kdbx", ".ppk", ".tfstate",
+		".tfstate.backup", "key.pem", "-key.json", "kubeconfig", "service-account.json", "service_account.json", ".dockercfg"}
 	secretFolders = set(".ssh .aws .gnupg .azure .docker .kube")
 	secretNames   = []string{".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".s3cfg", ".vault-token",
 		".htpasswd", ".git-credentials", "id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", "credentials"}

@@ -7,8 +7,8 @@ import (
 )
 
 // versioned are programs that print their version and do nothing else if their only argument asks for it.
-var versioned = set(`node npm npx pnpm yarn bun deno tsc python python3 pip pip3 uv poetry tox pytest ruff black mypy ruby
-	bundle gem php composer go gofmt golangci-lint cargo rustc rustup rustfmt java javac mvn gradle kotlin
+var versioned = set(`node npm npx pnpm yarn bun deno tsc python python3 pip pip3 uv poetry tox pytest ruff black mypy
+	ruby bundle gem php composer go gofmt golangci-lint cargo rustc rustup rustfmt java javac mvn gradle kotlin
 	scala dotnet swift elixir mix gcc g++ clang cmake ctest make ninja docker docker-compose kubectl helm terraform git gh
 	code vim nvim emacs nano bash zsh curl jq rg`)
 
@@ -30,11 +30,14 @@ var subLookers = func() map[string]map[string]*options {
 	list := &options{short: "aglq", long: set("depth all json parseable long global prod production dev omit")}
 	why := &options{some: true, operand: packageName, long: set("json depth recursive")}
 	nodeSubs := map[string]*options{"ls": list, "list": list, "why": why, "explain": why, "root": {operand: none},
-		"prefix": {operand: none}, "bin": {operand: none}, "outdated": {operand: packageName, short: "g", long: set("json long")},
-		"audit": {operand: none, long: set("json omit audit-level production")},
-		"view":  {some: true, operand: packageName, long: set("json")}, "info": {some: true, operand: packageName, long: set("json")}}
+		"prefix": {operand: none}, "bin": {operand: none},
+		"outdated": {operand: packageName, short: "g", long: set("json long")},
+		"audit":    {operand: none, long: set("json omit audit-level production")},
+		"view":     {some: true, operand: packageName, long: set("json")},
+		"info":     {some: true, operand: packageName, long: set("json")}}
 	pip := map[string]*options{"freeze": {operand: none, long: set("all local user exclude-editable")},
-		"list":  {operand: pipName, short: "loue", long: set("outdated uptodate local user format not-required verbose editable")},
+		"list": {operand: pipName, short: "loue", long: set(`outdated uptodate local user format not-required
+			verbose editable`)},
 		"show":  {some: true, operand: packageName, short: "fv", long: set("files verbose")},
 		"check": {operand: none}}
 	docker := map[string]*options{}
@@ -61,8 +64,10 @@ var subLookers = func() map[string]map[string]*options {
 	}
 	return map[string]map[string]*options{
 		"npm": nodeSubs, "pnpm": nodeSubs, "yarn": nodeSubs, "pip": pip, "pip3": pip,
-		"uv":      {"tree": {operand: none, long: set("depth")}, "pip/list": pip["list"], "pip/show": pip["show"], "pip/freeze": pip["freeze"]},
-		"poetry":  {"show": {operand: packageName, short: "toal", long: set("tree outdated latest all")}, "check": {operand: none}},
+		"uv": {"tree": {operand: none, long: set("depth")}, "pip/list": pip["list"],
+			"pip/show": pip["show"], "pip/freeze": pip["freeze"]},
+		"poetry": {"show": {operand: packageName, short: "toal", long: set("tree outdated latest all")},
+			"check": {operand: none}},
 		"cargo":   {"tree": {operand: none, short: "die:p:", long: set("duplicates depth invert edges package workspace")}},
 		"rustup":  {"show": {operand: none}},
 		"docker":  docker,
@@ -72,7 +77,8 @@ var subLookers = func() map[string]map[string]*options {
 			"remote/get-url": {some: true, operand: plainName, long: set("all push")},
 			"tag": {short: "ln:", need: []string{"-l", "--list"}, long: set(`list sort contains no-contains merged no-merged
 				points-at column ignore-case`)},
-			"config":        {need: []string{"--get", "--get-all"}, some: true, max: 1, long: set("get get-all global local show-origin show-scope")},
+			"config": {need: []string{"--get", "--get-all"}, some: true, max: 1, long: set(`get get-all global local
+				show-origin show-scope`)},
 			"worktree/list": {short: "v", operand: none, long: set("porcelain verbose")},
 			"grep": {short: "nilLhHcwvEFPGIoqpWaA:B:C:e:m:", numbers: true, long: set(`line-number ignore-case
 				files-with-matches files-without-match count word-regexp invert-match extended-regexp fixed-strings
@@ -83,8 +89,8 @@ var subLookers = func() map[string]map[string]*options {
 			"reflog": {short: "n:", numbers: true, long: set("all date format"), operand: func(s string) bool {
 				return s != "expire" && s != "delete" && s != "drop"
 			}},
-			"rev-list": {short: "n:", numbers: true, long: set("count all since until no-merges merges first-parent left-right " +
-				"max-count reverse")},
+			"rev-list": {short: "n:", numbers: true, long: set(`count all since until no-merges merges first-parent
+				left-right max-count reverse`)},
 			"ls-tree": {short: "rtdlz", long: set("name-only full-tree long")}, "check-ignore": {short: "vqn"},
 			"show-ref": {short: "sdq", long: set("heads tags")}, "count-objects": {short: "vH"},
 			"ls-remote": {short: "htq", long: set("heads tags refs quiet exit-code symref"), operand: plainName},
@@ -94,8 +100,9 @@ var subLookers = func() map[string]map[string]*options {
 
 // remoteSubs are the programs and subcommands among subLookers that print text from a server or a container. An
 // empty list means all.
-var remoteSubs = map[string][]string{"kubectl": {}, "docker": {"logs", "compose", "container"}, "docker-compose": {"logs"},
-	"npm": {"view", "info", "audit", "outdated"}, "pnpm": {"view", "info", "audit", "outdated"},
+var remoteSubs = map[string][]string{"kubectl": {}, "docker": {"logs", "compose", "container"},
+	"docker-compose": {"logs"},
+	"npm":            {"view", "info", "audit", "outdated"}, "pnpm": {"view", "info", "audit", "outdated"},
 	"yarn": {"info", "audit", "outdated"}, "git": {"ls-remote"}}
 
 // subcommand returns the options of the subcommand with which args begin, and the arguments after it.
@@ -139,28 +146,36 @@ var acting = regexp.MustCompile(`(?i)deploy|publish|release|upload|migrate|insta
 var subBuilders = func() map[string]map[string]*options {
 	none := func(string) bool { return false }
 	locked := func(need ...string) *options {
-		return &options{operand: none, need: need, short: "s", long: set(`frozen-lockfile immutable frozen locked prefer-offline
+		return &options{operand: none, need: need, short: "s", long: set(`frozen-lockfile immutable frozen locked
+			prefer-offline
 			offline no-audit no-fund silent ignore-scripts all-extras all-groups no-dev dev check-cache no-progress`)}
 	}
 	goMod := &options{short: "", operand: none, long: set("v x json e compat diff go")}
 	cargo := &options{short: "vqp:j:F:", long: set(`release verbose quiet package bin example features all-features
 		no-default-features locked offline frozen no-run workspace open no-deps all-targets benches`)}
-	dotnet := &options{short: "c:v:", long: set("configuration no-restore no-build verbosity filter nologo"), operand: own}
+	dotnet := &options{short: "c:v:", operand: own,
+		long: set("configuration no-restore no-build verbosity filter nologo")}
 	return map[string]map[string]*options{
 		"go": {"mod/tidy": goMod, "mod/download": goMod, "mod/verify": goMod, "mod/graph": goMod, "mod/vendor": goMod,
 			"mod/why":    {long: set("m vendor")},
 			"tool/cover": {long: set("func"), operand: none, own: set("func")},
 			"clean":      {long: set("testcache"), operand: none}},
-		"npm":    {"ci": locked()},
-		"pnpm":   {"install": locked("--frozen-lockfile"), "i": locked("--frozen-lockfile")},
-		"yarn":   {"install": locked("--frozen-lockfile", "--immutable")},
-		"bun":    {"install": locked("--frozen-lockfile"), "test": {operand: own, short: "t:", long: set("bail timeout coverage")}},
-		"uv":     {"sync": locked("--frozen", "--locked"), "lock": {operand: none, need: []string{"--check"}, long: set("check")}},
-		"poetry": {"install": {operand: none, short: "nqv", long: set("no-root sync no-interaction only with without no-dev")}},
-		"cargo":  {"bench": cargo, "doc": cargo, "run": cargo, "fetch": {operand: none, need: []string{"--locked"}, long: set("locked")}},
+		"npm":  {"ci": locked()},
+		"pnpm": {"install": locked("--frozen-lockfile"), "i": locked("--frozen-lockfile")},
+		"yarn": {"install": locked("--frozen-lockfile", "--immutable")},
+		"bun": {"install": locked("--frozen-lockfile"),
+			"test": {operand: own, short: "t:", long: set("bail timeout coverage")}},
+		"uv": {"sync": locked("--frozen", "--locked"),
+			"lock": {operand: none, need: []string{"--check"}, long: set("check")}},
+		"poetry": {"install": {operand: none, short: "nqv", long: set(`no-root sync no-interaction only with without
+			no-dev`)}},
+		"cargo": {"bench": cargo, "doc": cargo, "run": cargo,
+			"fetch": {operand: none, need: []string{"--locked"}, long: set("locked")}},
 		"dotnet": {"build": dotnet, "test": dotnet, "format": dotnet},
-		"swift":  {"build": {operand: none, short: "cv"}, "test": {operand: none, short: "v", long: set("filter parallel")}},
-		"mix":    {"test": {operand: own, long: set("trace failed stale")}, "compile": {operand: none}, "format": {operand: own}},
+		"swift": {"build": {operand: none, short: "cv"},
+			"test": {operand: none, short: "v", long: set("filter parallel")}},
+		"mix": {"test": {operand: own, long: set("trace failed stale")},
+			"compile": {operand: none}, "format": {operand: own}},
 		"git": {"fetch": {short: "pqvt", operand: plainName, long: set(`prune all tags no-tags quiet verbose dry-run depth
 			unshallow prune-tags`)}},
 	}
@@ -173,7 +188,8 @@ var mavenGoals = set(`clean validate compile test-compile test package verify in
 	dependency:analyze dependency:resolve spotless:check spotless:apply checkstyle:check`)
 
 // mavenProperties may be set in a command line of Maven. Others may name code to load.
-var mavenProperties = set("skipTests skipITs test it.test maven.test.skip failIfNoTests surefire.failIfNoSpecifiedTests")
+var mavenProperties = set(`skipTests skipITs test it.test maven.test.skip failIfNoTests
+	surefire.failIfNoSpecifiedTests`)
 
 // withoutProperties returns the arguments of Maven without the harmless properties. ok is false if there is another.
 func withoutProperties(args []word) (rest []word, ok bool) {
@@ -194,11 +210,13 @@ func withoutProperties(args []word) (rest []word, ok bool) {
 // gradleTask reports whether a word is a task of Gradle that builds, tests or lists, perhaps of a project in the build.
 func gradleTask(s string) bool { return gradleTasks[s[strings.LastIndexByte(s, ':')+1:]] }
 
-var gradleTasks = set(`build test check assemble classes testClasses compileJava compileTestJava compileKotlin clean tasks
+var gradleTasks = set(`build test check assemble classes testClasses compileJava compileTestJava compileKotlin clean
+	tasks
 	dependencies projects lint ktlintCheck spotlessCheck spotlessApply detekt jacocoTestReport javadoc jar help`)
 
 // environments are programs that run the program in the words after their subcommand, in the project's environment.
-var environments = map[string]string{"uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "hatch": "run", "bundle": "exec"}
+var environments = map[string]string{"uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run",
+	"hatch": "run", "bundle": "exec"}
 
 // wrapped returns the program that a wrapper runs.
 func wrapped(name string, args []word) ([]word, bool) {
@@ -233,14 +251,16 @@ func ordinary(args []word) bool {
 
 // loopback matches an address of this machine without a scheme, or with http or https. It has no user name, and nothing
 // that curl expands.
-var loopback = regexp.MustCompile(`^(https?://)?(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d{1,5})?([/?][\w./?=&%+:,~-]*)?$`)
+var loopback = regexp.MustCompile(`^(https?://)?(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])` +
+	`(:\d{1,5})?([/?][\w./?=&%+:,~-]*)?$`)
 
 // Loopback reports whether s is an address of this machine, perhaps with a path.
 func Loopback(s string) bool { return loopback.MatchString(s) }
 
 // asksItself reports whether curl only gets pages of this machine, follows no redirect and writes no file.
 func asksItself(args []word) bool {
-	o := options{short: "sSfivIkH:m:", some: true, operand: Loopback, values: set("header max-time connect-timeout"), long: set(`silent
+	o := options{short: "sSfivIkH:m:", some: true, operand: Loopback, values: set("header max-time connect-timeout"),
+		long: set(`silent
 		show-error fail include verbose head compressed fail-with-body http1.1 http2 no-progress-meter`)}
 	for i, w := range args {
 		if (w.text == "-H" || w.text == "--header") && i+1 < len(args) && strings.HasPrefix(args[i+1].text, "@") ||
@@ -256,7 +276,8 @@ var moreBuilders = func() map[string]*options {
 	none := func(string) bool { return false }
 	maven := &options{short: "qBoeXUnT:P:", some: true, operand: mavenGoal, long: set(`quiet batch-mode offline errors
 		no-transfer-progress ntp fail-at-end fae also-make am update-snapshots`)}
-	gradle := &options{short: "qisS", some: true, values: set("tests"), operand: gradleTask, long: set(`quiet info stacktrace
+	gradle := &options{short: "qisS", some: true, values: set("tests"), operand: gradleTask, long: set(`quiet info
+		stacktrace
 		offline parallel continue rerun-tasks no-daemon daemon console warn no-build-cache build-cache`)}
 	return map[string]*options{
 		"mvn": maven, "./mvnw": maven, "gradle": gradle, "./gradlew": gradle,
@@ -266,7 +287,8 @@ var moreBuilders = func() map[string]*options {
 		"rspec": {short: "fe:", long: set("format example fail-fast color"), operand: own},
 		"ctest": {short: "VQj:R:E:N", own: set("test-dir"), operand: none, long: set(`output-on-failure verbose rerun-failed
 			parallel tests-regex show-only stop-on-failure`)},
-		"cmake":  {short: "j:v", own: set("build"), need: []string{"--build"}, operand: none, long: set("parallel config verbose")},
+		"cmake": {short: "j:v", own: set("build"), need: []string{"--build"}, operand: none,
+			long: set("parallel config verbose")},
 		"ninja":  {short: "j:vk:", operand: func(s string) bool { return targets[s] }},
 		"mktemp": {short: "dq", operand: none},
 		"rm": {short: "fv", some: true, operand: func(s string) bool {

@@ -13,10 +13,12 @@ import (
 
 // Last words of names of arguments, by what their values are.
 var (
-	lineArgs    = wordSet("command commands cmd script shell bash commandline")
-	textArgs    = wordSet("body text html markdown message content contents subject description comment note notes summary title prompt query question caption snippet data payload json")
+	lineArgs = wordSet("command commands cmd script shell bash commandline")
+	textArgs = wordSet(`body text html markdown message content contents subject description comment note notes summary
+		title prompt query question caption snippet data payload json`)
 	addressArgs = wordSet("url urls uri href link links source src endpoint address host path file")
-	receivers   = wordSet("to cc bcc recipient recipients channel channels chat room thread user users member email phone conversation topic")
+	receivers   = wordSet(`to cc bcc recipient recipients channel channels chat room thread user users member email phone
+		conversation topic`)
 )
 
 func wordSet(words string) map[string]bool {

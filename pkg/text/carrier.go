@@ -19,7 +19,7 @@ const (
 	Phone   Kind = "phone"   // + and digits
 	Path    Kind = "path"    // file path, case kept, dots resolved
 	HexKey  Kind = "hexkey"  // a key or digest: 32, 40, 64 or 128 hex digits in lower case
-	Secret  Kind = "secret"  // first characters and a digest of an API key, JWT or private key of a known form, or of a password in a URL
+	Secret  Kind = "secret"  // first characters and a digest of an API key, a JWT, a private key or a password in a URL
 	Opaque  Kind = "opaque"  // an identifier, perhaps a key: 20 or more letters and digits, mixed
 	Handle  Kind = "handle"  // @name in lower case
 	Command Kind = "command" // shell command line, white space collapsed

@@ -20,7 +20,8 @@ const minPassword = 6
 // on, and at is its position in the text. A host without a dot is one of a test or of the own machine, such as
 // localhost. Its passwords are no secrets.
 func (sc *scanner) passwords(authority, tail, host string, at int) {
-	if i := strings.LastIndexByte(authority, '@'); i > 0 && strings.IndexByte(host, '.') > 0 && !strings.HasPrefix(host, "127.") {
+	if i := strings.LastIndexByte(authority, '@'); i > 0 && strings.IndexByte(host, '.') > 0 &&
+		!strings.HasPrefix(host, "127.") {
 		if user, pw, ok := strings.Cut(authority[:i], ":"); ok && pw != user {
 			sc.password(pw, at+len(user)+1)
 		}

@@ -143,7 +143,8 @@ func (sc *scanner) secretsWithin(s string, at int) {
 // encoded texts, in which the beginning of a key occurs by chance.
 const maxGlued = 32
 
-// telling reports whether the beginning of a key is hardly a part of a word. Then other letters may be glued to the key.
+// telling reports whether the beginning of a key is hardly a part of a word. Then other letters may be glued to the
+// key.
 func (k *secretShape) telling(s string) bool {
 	switch k.prefix {
 	case "sk-":
