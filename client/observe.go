@@ -148,9 +148,8 @@ func (c *Client) Rejections(fn func(Rejected)) (stop func() error, err error) {
 	return sub.Unsubscribe, nil
 }
 
-// StartSession starts a session. Afterwards, proposals are no longer held (LZ306) because of
-// earlier rejected observations of this session, or of earlier ones of the agent that named no
-// session.
+// StartSession starts a session. After that, no proposal of the session is held (LZ306) because of observations of the
+// agent that were rejected earlier, whether they name this session or no session.
 func (c *Client) StartSession(ctx context.Context, session string) (uint64, error) {
 	return c.Publish(ctx, streams.KindSession, "", &streams.Session{Head: streams.Head{Session: session}, Phase: "start"})
 }

@@ -19,8 +19,8 @@ import (
 // Span selects a part of a ledger.
 type Span struct {
 	Since time.Time // zero: from the beginning; with Follow, from now on
-	// Follow continues with new entries until the context ends, which is not an error. Without Follow,
-	// reading ends at the end of the ledger at the start.
+	// Follow continues with new entries until the context ends, which is not an error. Without Follow, reading ends at
+	// the entry that was the last one when reading started.
 	Follow bool
 	// Project, if set, selects the events of one project. It cannot be combined with Follow.
 	Project string

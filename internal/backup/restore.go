@@ -73,7 +73,8 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 			return nil, fmt.Errorf("restoring the state of %s: %w", name, err)
 		}
 	}
-	// A witness that cosigned the restored log would refuse the original log from then on.
+	// Rename the list of witnesses, so that the restored log is not cosigned. A witness that cosigned the restored log
+	// would refuse the original log from then on.
 	err = os.Rename(datafolder.WitnessPolicy(fresh), RestoredWitnesses(fresh))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

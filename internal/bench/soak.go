@@ -58,7 +58,7 @@ func (r *SoakReport) Title() string {
 	return fmt.Sprintf("%d observations of %d bytes", r.Events, r.Size)
 }
 
-// mostGrowth is the limit of the ratio Late/Early. Memory counts as constant below it; the rest is noise.
+// mostGrowth is the limit of the ratio Late/Early. Below it, memory counts as constant and its growth as noise.
 const mostGrowth = 1.2
 
 // leastSamples is the minimum of samples in a quarter.

@@ -20,7 +20,7 @@ const (
 	maxRecent  = 1 << 17 // labeled positions, and ids of labeled entries, in each of two generations
 )
 
-// maxLength is how many bytes of a content with few words are searched for at most.
+// maxLength is the maximum number of bytes of a content with few words that are searched for in other texts.
 const maxLength = 64
 
 // marks has the marks of one project whose sensitivity is above internal.

@@ -66,7 +66,7 @@ func (r *run) await(ctx context.Context, what string, f func() (bool, error)) er
 	}
 }
 
-// rest sleeps for d. It returns the error of ctx if that ends before.
+// rest sleeps for d. If ctx ends first, rest returns its error.
 func rest(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

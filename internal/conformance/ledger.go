@@ -114,8 +114,8 @@ func told(kinds ...*faults) error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// order checks that a group answered every proposal after from exactly once, and that its entries are
-// in the order of their source entries.
+// order checks that a group answered every proposal after the position from exactly once, and that its entries are in
+// the order of their source entries.
 func order(recs []record, stage string, from uint64) (proposals int, err error) {
 	var gaps, doubles, disorder faults
 	var last [streams.Partitions]*record

@@ -156,7 +156,7 @@ func (file File) swap(b []byte, f found, to Server) ([]splice, error) {
 	return edits, nil
 }
 
-// urlKey returns the key of a URL at which a server uses Streamable HTTP.
+// urlKey returns the key under which the file has the URL of a server that uses Streamable HTTP.
 func (file File) urlKey() string {
 	if file.SSE {
 		return "httpUrl"

@@ -249,8 +249,8 @@ func report(matches []*match, o Options) *Report {
 	return r
 }
 
-// curve returns, for several numbers of tries, how many of n seeds are broken by then. broke has the number of the
-// first successful try of each broken seed.
+// curve returns, for several numbers of tries, how many of n seeds are broken after so many tries. broke has, for each
+// broken seed, the number of its first successful try.
 func curve(broke []int, n, tries int) (points []Point) {
 	for at := 1; ; at *= 10 {
 		for _, k := range []int{1, 2, 5} {

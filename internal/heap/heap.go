@@ -21,8 +21,8 @@ const (
 	// every is the interval of adjustments. If the heap grows, the limit may be too low until the next
 	// adjustment; the garbage collector then uses at most half of the processors.
 	every = 2 * time.Second
-	// calm is how many bytes an idle process allocates per interval at most. About ten verdicts allocate as
-	// much.
+	// calm is the maximum number of bytes that a process allocates per interval if it is idle. About ten verdicts
+	// allocate as much.
 	calm = 1 << 20
 	// calmFor is the number of consecutive calm intervals after which a process counts as idle. Together
 	// they are longer than the 10 s for which the server caches stored messages.

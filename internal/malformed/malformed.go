@@ -30,7 +30,8 @@ type Target struct {
 	// Check returns an error if a response is wrong. If Check is nil, statuses of 500 and above are
 	// errors.
 	Check func(r *http.Request, status int, body string) error
-	// Killed returns the text of a valid request of client i, which is killed during it.
+	// Killed returns the text of a valid request of client i. The client is killed while it sends the request, or
+	// before the response.
 	Killed func(i int) string
 	// Meanwhile is called repeatedly while Run sends requests. It acts as another client, and returns an
 	// error if the server does not serve this client.

@@ -105,8 +105,8 @@ func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (r
 	return replies, undo, nil
 }
 
-// ask asks for a verdict on one memory. Afterwards the file exists if the verdict is allow, is an open hold, or is
-// unknown.
+// ask asks for a verdict on one memory. If the verdict is allow, is an open hold or is unknown, the file exists
+// afterwards, so that a repeated request asks under the same id.
 func (h Held) ask(ctx context.Context, j Judge, m Text, file string) (*client.Reply, error) {
 	known, err := identify(file, m.Memory)
 	if err != nil {
@@ -144,8 +144,8 @@ func ended(rep *client.Reply) bool {
 // one of them uses up its approval.
 var storing sync.Mutex
 
-// identify sets m.ID to the id in a file. If there is none, it stores a new one there. It reports whether there was
-// one.
+// identify sets m.ID to the id in a file. If the file has none, identify stores a new id in it. known reports whether
+// the file had an id.
 func identify(file string, m *streams.Memory) (known bool, err error) {
 	storing.Lock()
 	defer storing.Unlock()

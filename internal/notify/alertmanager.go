@@ -11,9 +11,9 @@ import (
 	"lazaret/streams"
 )
 
-// Alertmanager is an Alertmanager with API v2. The alert about a hold ends when the hold expires, or
-// already when it is settled if the route's "on" has "settled". The alert about a finding ends by
-// Alertmanager's resolve_timeout.
+// Alertmanager is an Alertmanager with API v2. The alert about a hold ends when the hold expires. If the route's "on"
+// has "settled", the alert ends as soon as the hold is settled. The alert about a finding ends after Alertmanager's
+// resolve_timeout.
 type Alertmanager struct {
 	URL       string `yaml:"url"` // address of Alertmanager, without /api/v2/alerts
 	Token     string `yaml:"token"`

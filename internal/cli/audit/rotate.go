@@ -146,7 +146,8 @@ func rotate(data, dir, file, trustFile string) (public string, err error) {
 }
 
 // recordReplaced records in the trust file at which size of the log each key was replaced. A verifier of a single
-// checkpoint or proof does not see the handovers. By the size, it refuses signatures that a replaced key made later.
+// checkpoint or proof does not see the handovers. From the recorded size it knows which signatures a replaced key made
+// later, and refuses them.
 func recordReplaced(l *chain.Log, trust *keys.Trust, file string) error {
 	handovers, err := l.Handovers()
 	if err != nil {

@@ -308,8 +308,8 @@ func (r *verifyReport) decided(x *approvalsSeen, whole bool, operators note.Veri
 const noAnchor = "whether the log was rewritten as a whole: there was no checkpoint from outside to compare it with. " +
 	"The log's checkpoint is remembered for the next time; or give an earlier one with --against, or a witness policy"
 
-// complete lists what was not checked, and then sets the result to incomplete. anchored means that the
-// log was checked against a checkpoint from outside.
+// complete lists what was not checked. If there is anything, it changes the result verified to incomplete. anchored
+// means that the log was checked against a checkpoint from outside.
 func (r *verifyReport) complete(anchored bool) {
 	if r.Size == 0 {
 		r.Skipped = append(r.Skipped, "whether the log was emptied: it has no leaves")

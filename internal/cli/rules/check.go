@@ -108,7 +108,8 @@ func count(found []lint.Finding, level string) string {
 	return fmt.Sprintf("%d %ss", n, level)
 }
 
-// folder returns a folder as printed in findings: relative to the working folder if it is inside it.
+// folder returns a folder as printed in findings: relative to the working folder if the folder is inside the working
+// folder.
 func folder(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
