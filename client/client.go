@@ -37,8 +37,8 @@ type Option func(*Client)
 func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r } }
 
 // About sets the data subject of every event that has none. dataSubject is a pseudonym of the person whom the agent
-// serves, never a name or an address. An operator can order the project to forget the events of a data subject
-// (docs/forgetting.md).
+// serves, never a name or an address. An operator can order that the events of a data subject in the project are
+// forgotten (docs/forgetting.md).
 func About(dataSubject string) Option { return func(c *Client) { c.about = dataSubject } }
 
 // New returns a client over a connection whose credential is for the agent. The caller closes the

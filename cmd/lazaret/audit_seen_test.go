@@ -120,9 +120,9 @@ func put(t *testing.T, dir, from string) {
 	}
 }
 
-// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned in both data folders, so the machine
-// stores their checkpoints. Then it replaces one log by an older copy, by the other log, or by a forged log that is
-// signed with a pinned key. The verification of each replacement must fail.
+// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned in both data folders. The machine then
+// has checkpoints of both. An older copy of one log, the other log, or a forged log that is signed with a pinned key
+// must then fail, in the place of the log and elsewhere.
 func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a, b := install(t, "first", 5), install(t, "second", 3)
@@ -287,8 +287,8 @@ func TestWhatAHandedOverKeySignedIsRemembered(t *testing.T) {
 	a.expect(cli.ExitOK, "it extends the 9 leaves")
 	a.expect(cli.ExitNegative, "truncated", "--dir", rolled)
 
-	// The log from before the handover, and a forged log by the first key, must be refused: the record of the folder
-	// has a larger checkpoint by the second key, with the handover to it.
+	// The log from before the handover, and a forged log by the first key, must be refused: they do not extend the
+	// checkpoint in the record of the folder. The second key signed it, and the record has the handover to this key.
 	put(t, a.audit, before)
 	a.expect(cli.ExitNegative, "FAILED")
 	a.signer = first

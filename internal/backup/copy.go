@@ -249,8 +249,8 @@ var (
 	safe = regexp.MustCompile(`(?s)^(jetstream/jetstream/.*/(meta\.(inf|sum|key)|[0-9]+\.(blk|key)|index\.db)` +
 		`|state/.*\.sst|(memories|hooks)/.*|forgotten/[^/]*\.note|shards/([^/]*\.zip|sealed)` +
 		`|notify/(acks|dead(\.1)?|reminders-[^/]*)\.jsonl?(\.lock)?)$`)
-	// foreign are paths in folders in which only Lazaret writes. A file there that safe does not match was put there by
-	// somebody else, so it counts as a secret.
+	// foreign are paths in folders of Lazaret's own files. Lazaret writes no other files there than those that safe
+	// matches, so any other file counts as a secret.
 	foreign    = regexp.MustCompile(`^(forgotten|shards|notify)/`)
 	secretName = regexp.MustCompile(`(?i)\.(key|nk|creds|token|pem|p12|pfx|seed)([.~_-].*)?$|^\.env`)
 	secretText = regexp.MustCompile(`PRIVATE\+KEY\+|-----BEGIN [A-Z0-9 ]*(PRIVATE KEY|SEED)|lzt_[A-Za-z0-9_-]{16}` +

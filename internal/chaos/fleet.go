@@ -242,8 +242,8 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	case program == "stages":
 		program = "lazaret"
 		args = []string{"chaos", "stages", "--data", f.data(name), "--takeover", "1s"}
-		// Stages decide jointly only if one process has the active process of every stage. If both processes ran
-		// without --standby, each would become active for some of the stages.
+		// Stages decide jointly only if all stages of one process are active. If both processes ran without --standby,
+		// each would become active for some of the stages only.
 		if f.rivalRuns(name) {
 			args = append(args, "--standby")
 		}

@@ -75,8 +75,8 @@ type Part struct {
 }
 
 // Make copies the files from the data folder to the part. It can be repeated when credentials are renewed. It keeps
-// other keys that the part has, and the handovers of an auditor's keys. kept has a line about each. If a key or the
-// trust file cannot be written, Make still writes the other files.
+// other keys that the part has, and the handovers of an auditor's keys. kept has a line about each, and about each pin
+// that the part loses. If a key or the trust file cannot be written, Make still writes the other files.
 func (p Part) Make() (kept []string, err error) {
 	paths, err := Files(p.Name, p.Groups)
 	if err != nil {

@@ -232,8 +232,7 @@ func TestAPinThatTheOperatorRemovedDoesNotStayInAPart(t *testing.T) {
 	if got := pinned(t, dir); !slices.Equal(got, want) || !slices.Contains(got, key) {
 		t.Errorf("pinned are %q, want %q", got, want)
 	}
-	// A pin that the part keeps has only the role auditor. Another role of its key, which the data folder has removed,
-	// must not come back.
+	// A pin that the part keeps must not bring back another role of its key that the data folder has removed.
 	pins(t, dir, replacedPin(key, 3), keys.Pin{Key: approver, Roles: []keys.Role{keys.RoleApprover, keys.RoleAuditor}})
 	again(t, data, dir)
 	if trust, err3 = keys.LoadTrust(trustFile(dir)); err3 != nil {

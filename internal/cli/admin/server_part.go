@@ -103,8 +103,8 @@ errors are printed, and the command goes on.`,
 	return c
 }
 
-// makePart makes a part. It prints the part's folder, and a line about each key and handover that only the part has and
-// that was kept. It waits for files that the data folder does not have yet.
+// makePart makes a part. It prints the folder of the part, and a line about each key or pin in which the part differed
+// from the data folder. It waits for files that the data folder does not have yet.
 func makePart(cmd *cobra.Command, o part.Part, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; {
 		kept, err := o.Make()

@@ -241,8 +241,8 @@ func TestAnInterruptedRotationIsFinishedByTheSameCommand(t *testing.T) {
 			t.Fatalf("%s: %s, %v", name, got, err)
 		}
 		public, done := got, contents(t, data)
-		// The files as they are after an interruption behind the handover, and as a pod has them, which gets its files
-		// again at each start. In each of these states rotate must finish the same handover.
+		// The files of the data folder after an interruption that follows the handover, and the files of a pod, which
+		// gets its old ones again at each start. In each of these states rotate must finish the same handover.
 		with := maps.Clone(begun)
 		with[file+".next"] = done[file]
 		pinned := maps.Clone(with)
@@ -343,7 +343,7 @@ func TestARestoredLogThatLostItsHandoverIsHandedOverAgain(t *testing.T) {
 }
 
 // rotate moves the old key to a file with the key's id in its name. If this file exists and has another key, rotate
-// must fail and leave both files as they are.
+// must fail and leave the old key in its place.
 func TestARotationDoesNotLoseTheOldKeyIfItsKeptFileHasAnother(t *testing.T) {
 	data, first, master := rotatable(t)
 	proofAfter(t, data, first, master, 1)
