@@ -65,7 +65,7 @@ func wordBytes(words []uint32) []byte {
 	return b
 }
 
-// sourcesKey is the key of the words of the sources that the user named.
+// sourcesKey is the key of Said.Sources: words from the content of the sources that the user named.
 func sourcesKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "sources")
 }

@@ -439,9 +439,9 @@ func TestNothingIsDecidedBeforeAClaim(t *testing.T) {
 	}
 }
 
-// The last entry of ingest says that another process may publish joint frames. After it comes a message that is not an
-// entry, such as an acknowledgement that an agent directed to the ledger. A process that starts must still find the
-// entry and write a claim first.
+// The last entry of ingest says that the process that wrote it may publish joint frames. A message that is not an
+// entry follows it, such as an acknowledgement that an agent directed to the ledger. A process that starts must still
+// find the last entry. It must write a claim before any other entry.
 func TestAMessageThatIsNoEntryHidesNoProcessWithJointFrames(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)

@@ -44,7 +44,7 @@ type Declared struct {
 	When     Expr            // condition for an event to count; nil: every event counts
 	Value    Expr            // a text, for distinct values
 	Window   time.Duration   // maximum age of counted events
-	Max      int             // maximum value
+	Max      int             // largest count; the oldest events beyond it are dropped
 	Distinct bool
 	Steps    []Step // steps of a sequence
 }

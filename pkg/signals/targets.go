@@ -77,8 +77,8 @@ func (in *Input) targetsNamed() bool {
 	return some && all
 }
 
-// elsewhere reports whether a sentence names carriers and the action's receivers are all different ones. Then the
-// sentence does not ask for this action.
+// elsewhere reports whether a sentence names carriers, the action has receivers or destinations, and none of these is
+// among the sentence's carriers. Then the sentence does not ask for this action.
 func (in *Input) elsewhere(carriers []uint32) bool {
 	if len(carriers) == 0 {
 		return false
