@@ -229,8 +229,7 @@ func (c *consumption) open(ctx context.Context) (*puller, error) {
 	}
 	s.heard.Store(time.Now().UnixNano())
 	if s.sub, err = nc.Subscribe(s.inbox, func(m *nats.Msg) { c.arrived(s, m) }); err == nil {
-		// So no pending limits are needed: only one pull request is open at a time, and it limits the number of pending
-		// messages.
+		// Only one pull request is open at a time. It already limits the number of pending messages.
 		err = s.sub.SetPendingLimits(-1, -1)
 	}
 	s.mu.Lock()

@@ -209,7 +209,7 @@ func TestMessagesWaitForTheCommandsBeforeThem(t *testing.T) {
 }
 
 // The index of an offer must differ from the index that any event of a batch may have, and from the index of every
-// earlier offer for the same message, also after a restart.
+// earlier offer after the same message, also after a restart.
 func TestTheIndexesOfOffers(t *testing.T) {
 	s := &intakeStage{runtime: &runtime{}}
 	if i := s.nextIndex(); i != streams.MaxBatch {

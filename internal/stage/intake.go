@@ -92,8 +92,7 @@ type Admission struct {
 const (
 	intakeBatch = 500 // maximum number of messages decided at once
 	// intakeBatchBytes is the maximum size in bytes of the messages that are decided in one batch, unless a single
-	// message is larger. A project's messages wait at most for one batch, so it also limits how long one project delays
-	// another.
+	// message is larger. So it also limits how long one project's messages delay those of other projects.
 	intakeBatchBytes = 1 << 20
 	// intakeHeld is the maximum size of the queued messages in memory, in bytes. Beyond it, messages larger than
 	// leanFrom are queued without their data. The data is read again when the message is decided.

@@ -124,12 +124,12 @@ type outgoing struct {
 	joint   []*streams.Entry                     // the entries of the joint frame, or nil if there is none
 }
 
-// aheadMost is the maximum number of batches that are decided in a row. After that, ingest reads the ledger again.
+// aheadMost is the maximum number of batches that are decided ahead, each during the publish of the one before. After
+// that, ingest reads the ledger again.
 const aheadMost = 8
 
 // decide admits a batch, publishes its entries and commits. During the publish it already decides the next batch, based
-// on the state after the first batch. If the server refuses the first batch because another process added an entry, it
-// drops both batches.
+// on the state after the first batch. If publishing the first batch fails, it drops both batches.
 func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	f := s.newOutgoing()
 	if err := s.admit(f, batch); err != nil {

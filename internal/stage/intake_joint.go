@@ -205,8 +205,8 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 
 // findOpen sets unsure for the partitions in which another process may still publish a joint frame. That is possible if
 // the last entry on ingest's own subject has streams.HeaderOpen, because the process that wrote the entry may still
-// run. findOpen skips messages on that subject that are not valid entries. findOpen also records the partitions in
-// which sentinel groups of other processes write.
+// run. If the last message there is not a valid entry, findOpen sets unsure too, because such an entry may be before
+// it. findOpen also records the partitions in which sentinel groups of other processes write.
 func (s *intakeStage) findOpen(ctx context.Context) error {
 	if s.cfg.Joint != nil {
 		err := Patiently(ctx, s.log, "which sentinel groups wrote to the ledger",

@@ -66,7 +66,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	return nil
 }
 
-// fromOther folds an entry of ingest on which this process did not decide since its start.
+// fromOther folds an entry of ingest that was read from the ledger and that the state does not have yet.
 func (s *intakeStage) fromOther(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
 	if err := s.applyWaiting(e.Partition, e.At); err != nil {

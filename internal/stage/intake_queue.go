@@ -147,7 +147,7 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	events := s.undecidedOf(q, all)
 	if len(events) == 0 {
 		if q.weight >= bulky {
-			s.deletions.add(seq) // it was decided before a restart and its deletion was not finished
+			s.deletions.add(seq) // it is decided, but is still in the intake, for example after a restart
 		}
 		return nil
 	}

@@ -32,7 +32,7 @@ type LedgerFold interface {
 	Reset()
 }
 
-// pending is an output that is waiting to be published, or whose entry has not been read back yet.
+// pending is an output that is not known to be in the ledger yet.
 type pending struct {
 	entry *streams.Entry
 	live  []Live

@@ -18,7 +18,7 @@ import (
 const allOfLedger = "lz.ledger.>"
 
 // HoleError reports that ledger entries are missing, and that no entry of the ledger explains why. A stage then stops.
-// Its decisions would lack the effect of these entries, and a complete replay would decide differently.
+// Its decisions would lack the effect of these entries, and a complete replay could decide differently.
 type HoleError struct {
 	From, To uint64 // range of the missing sequences
 	Stage    string // the stage that found them missing
@@ -167,7 +167,7 @@ type following struct {
 
 // checkFollows returns nil if a message directly follows the one that was read before it, or if every entry between
 // them was forgotten. While the server does not answer, checkFollows waits. A stage that reads only some partitions
-// does not call it: such a stage always sees gaps, and calls guard instead.
+// sees gaps all the time. For such a stage, checkFollows looks for no missing entries, because guard does that.
 func (r *runtime) checkFollows(ctx context.Context, a *arrival) error {
 	if err := laterVersion(a, r.cfg.Name); err != nil {
 		return err
@@ -195,7 +195,8 @@ func (r *runtime) checkFollows(ctx context.Context, a *arrival) error {
 // errPassedOver reports that the server did not deliver a ledger entry that it has.
 var errPassedOver = errors.New("the server did not deliver a ledger entry that it has")
 
-// refusal reports whether err means that the ledger lacks entries that this stage needs. The stage must then stop.
+// refusal reports whether err means that the stage cannot get all ledger entries that it needs. The stage must then
+// stop.
 func refusal(err error) bool {
 	var h *HoleError
 	_, trimmed := asTrimmed(err)

@@ -70,10 +70,10 @@ func (o *Offer) Answers() <-chan []streams.Entry { return o.answers }
 // proposal's entry is in the ledger, or 0 if ingest declined the offer.
 //
 // If the server did not answer, the value is 0 although the entry may be in the ledger. The sender then publishes the
-// proposal to the intake, and ingest treats it as a repeat.
+// proposal to the intake. If the entry is in the ledger, ingest treats the proposal as a repeat.
 func (o *Offer) Decided() <-chan uint64 { return o.decided }
 
-// offers returns the channel on which offers arrive, or nil if this process takes no offers now.
+// offers returns the channel on which offers arrive, or nil if this process decides nothing jointly.
 func (s *intakeStage) offers() <-chan *Offer {
 	if s.cfg.Joint == nil {
 		return nil

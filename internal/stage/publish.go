@@ -23,11 +23,14 @@ import (
 const (
 	frameFrom = 16 // minimum number of entries in a frame
 	// Maximum number of entries in a frame; it is below streams.MaxFrame, the most that readers accept.
-	frameMost     = 128
-	frameMostSize = 256 << 10 // maximum size in bytes of all bodies in a frame, unless a single body is larger
-	batchFrom     = 12        // minimum number of messages in an atomic batch
-	batchMaxMsgs  = 500       // maximum number; the server's limit is 1,000
-	batchMaxBytes = 4 << 20   // maximum size of the bodies in bytes
+	frameMost = 128
+	// Maximum size in bytes of all bodies in a frame, unless a single body is larger. It is small because the server
+	// copies each message for each reader into a buffer that it then reuses for other messages. So the buffer of a
+	// small message may be as large as the largest frame.
+	frameMostSize = 256 << 10
+	batchFrom     = 12      // minimum number of messages in an atomic batch
+	batchMaxMsgs  = 500     // maximum number; the server's limit is 1,000
+	batchMaxBytes = 4 << 20 // maximum size of the bodies in bytes
 
 	// A server that dies, or a cluster without a leader, never answers, and a stage cannot continue while it waits. So
 	// requests time out and are sent again. Publishing an entry again is safe, because the stage recognizes an entry
@@ -49,9 +52,9 @@ type pubAck struct {
 // errFenced reports that another process of the same stage added an entry first.
 var errFenced = errors.New("another process of this stage added an entry first")
 
-// errUnmoved reports that the server refused a publish because of a wrong expected sequence, although the partition of
-// the publish's last entry has no new entry. So the expected sequence of another partition, or of the whole ledger, was
-// wrong.
+// errUnmoved reports that the server refused a publish because of a wrong expected sequence, although no other process
+// of the stage has added an entry in the partition of the publish's last entry. So the expected sequence of another
+// partition, or of the whole ledger, was wrong.
 var errUnmoved = fmt.Errorf("%w in another partition, or the ledger does not end with the expected sequence", errFenced)
 
 // errBehind reports that the server refused an entry because the ledger has entries that the stage had not read when it

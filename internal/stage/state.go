@@ -161,9 +161,9 @@ func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
 		FormatMajorVersion:          format,
 		Logger:                      quietLogger{},
 	}
-	// The filters of a table tell whether a level has a key. keyFilter already excludes keys that no level has. So the
-	// last level, which has nearly all keys, needs no filter; its filter would use half of the cache. Only the last
-	// level is compressed, because the tables of the other levels will soon be merged.
+	// The filters of the tables tell which levels may have a key. keyFilter already excludes most keys that no level
+	// has. So the last level, which has nearly all keys, needs no filter; its filter would use half of the cache. Only
+	// the last level is compressed, because the tables of the other levels will soon be merged.
 	last := len(o.Levels) - 1
 	for i := range last {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

@@ -149,7 +149,7 @@ func outboxKey(p int, src uint64) []byte {
 	return k
 }
 
-// quietLogger discards Pebble's log messages. No error is lost, because Pebble's methods also return the errors.
+// quietLogger discards Pebble's log messages. Pebble's methods also return the errors of their calls.
 type quietLogger struct{}
 
 func (quietLogger) Infof(string, ...any)  {}
