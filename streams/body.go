@@ -192,8 +192,8 @@ type AlertsEntry struct {
 	Group  string  `json:"group"`
 	Digest string  `json:"digest"` // of the rule set
 	Alerts []Alert `json:"alerts"`
-	// Answers and Intake are set in the arbiter's alerts about a signed resolution of a hold. Answers is the id of the
-	// resolution, and Intake is the resolution's sequence in the intake.
+	// Answers and Intake are set in the arbiter's alerts about a signed resolution, attestation or order. Answers is
+	// its id, and Intake is its sequence in the intake.
 	Answers string `json:"answers,omitzero"`
 	Intake  uint64 `json:"intake,omitzero"`
 }

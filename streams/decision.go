@@ -34,14 +34,15 @@ func (e *Decision) check(Address) error {
 	return refs("beliefs", e.Beliefs)
 }
 
-// DecisionEntry is the body of a decision's entry. It has the cited beliefs as they were when the agent decided.
+// DecisionEntry is the body of a decision's entry. It has the cited beliefs as they were when ingest admitted the
+// decision.
 type DecisionEntry struct {
 	EntryHead
 	Summary string      `json:"summary,omitzero"`
 	Beliefs []BeliefRef `json:"beliefs,omitzero"`
 	// CitesNone is set if the agent says that the decision depends on no belief.
 	CitesNone bool `json:"cites_none,omitzero"`
-	// Uncited says what is wrong with the citations, such as an unknown id. It is set only if the policy requires
-	// citations.
+	// Uncited says what is wrong with the citations, such as an unknown id. It is empty if the policy allows such
+	// decisions.
 	Uncited string `json:"uncited,omitzero"`
 }

@@ -141,8 +141,8 @@ func (e *Entry) joint(at string, stamp time.Time) error {
 	return nil
 }
 
-// jointAhead is how much later the time of a joint frame may be than the time stamp of its message. The time is later
-// if the server's clock was set back.
+// jointAhead is how much later the time of a joint frame may be than the time stamp of its message. It can be later if
+// the server's clock was set back.
 const jointAhead = time.Minute
 
 // checkJoint returns an error unless the first entry of a joint frame is a proposal of ingest and every other one

@@ -57,7 +57,7 @@ func FormatRanges(rs []SeqRange) string {
 	return string(b)
 }
 
-// ParseRanges parses the output of FormatRanges. It accepts only ascending ranges that are not adjacent.
+// ParseRanges parses the output of FormatRanges. It accepts only that form: ascending ranges with a gap between them.
 func ParseRanges(s string) (out []SeqRange, err error) {
 	if len(s) > MaxSeqs {
 		return nil, fmt.Errorf("the list of entries has %d bytes, at most %d are allowed: make several statements", len(s),

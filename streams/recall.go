@@ -94,7 +94,7 @@ type RecallItem struct {
 	Effects []string `json:"effects,omitzero"`
 }
 
-// Refusal is a belief that a recall found but must not return, with the reason.
+// Refusal is a belief that a recall found but did not admit, with the reason.
 type Refusal struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`

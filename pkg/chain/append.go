@@ -157,8 +157,8 @@ func (l *Log) broken() error {
 }
 
 // Append adds entries durably: when it returns without an error, all of them are synced to disk. On an error none is
-// added. It skips entries that the log already has, so that a follower may send entries again. The sequences of entries
-// must rise. Missing sequences become a gap leaf.
+// added. It skips entries up to the log's last sequence, so that a follower may send entries again. The sequences of
+// entries must rise. Missing sequences become a gap leaf.
 //
 // Each call costs one sync, so large batches are cheaper. Entries are hashed and encrypted on all processors.
 func (l *Log) Append(entries []Entry) error {

@@ -196,8 +196,8 @@ func (k recordKey) String() string {
 	return fmt.Sprintf("the checkpoint of size %d", n)
 }
 
-// counted checks that the store has exactly the checkpoints and handovers that the log listed. Each must have at least
-// the cosignatures that it had when a later checkpoint was signed.
+// counted checks that the store has exactly the checkpoints and handovers that the log listed, each as it was listed
+// last. It also checks that the list is the one to which the signed checkpoints commit.
 func (v *verification) counted(cps []signed, good []bool) {
 	end := max(v.want.Size-1, 0)
 	h, err := readHistory(v.snap)

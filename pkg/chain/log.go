@@ -223,7 +223,7 @@ var blockSize = 32 << 10
 // memTableSize is the size in bytes of the data that is written to one table. Tests of tables set a smaller size.
 var memTableSize uint64 = 16 << 20
 
-// quiet discards Pebble's log messages. No error is lost, because Pebble's methods also return the errors.
+// quiet discards Pebble's log messages. Pebble's methods also return the errors of their calls.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}

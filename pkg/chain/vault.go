@@ -38,7 +38,7 @@ var errErased = fmt.Errorf("it was erased: %w", ErrForgotten)
 // ErrNoKey reports that a payload cannot be read because the log was opened without its master key.
 var ErrNoKey = errors.New("the log was opened without the key that decrypts it")
 
-// newVault returns a vault. If without is set, master may be empty. The vault then decrypts no payload.
+// newVault returns a vault. If without is set, master may be nil. The vault then decrypts no payload.
 func newVault(master []byte, without bool) (*vault, error) {
 	if master == nil && without {
 		return new(vault), nil
@@ -76,7 +76,8 @@ func subjectRecord(subject string, generation uint32) []byte {
 var errNoKey = errors.New("there is no key for this data subject, and no record that it was destroyed")
 
 // open returns the key of a data subject with the given generation. A key that was destroyed leaves an empty record. If
-// there is no record at all, the payload's subject was altered, and open returns errNoKey.
+// there is no record at all, open returns errNoKey, because the record was removed or the payload's subject was
+// altered.
 func (v *vault) open(r pebble.Reader, subject string, generation uint32) (cipher.AEAD, error) {
 	k := subjectRecord(subject, generation)
 	wrapped, c, err := r.Get(k)
@@ -215,8 +216,8 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	return n, nil
 }
 
-// rekey encrypts the payloads in stay under a new key. If the newest key encrypts no payloads but those in stay, an
-// earlier call of DestroyKeys was interrupted after rekey. Then rekey changes nothing and returns true.
+// rekey encrypts the payloads in stay under a new key. If the newest key encrypts exactly the payloads in stay, rekey
+// changes nothing and returns true. That happens if an earlier call of DestroyKeys was interrupted after rekey.
 func (l *Log) rekey(b *pebble.Batch, subject string, newest subjectKey, stay []int64) (alone bool, err error) {
 	if len(stay) == 0 || newest.aead == nil {
 		return false, nil
