@@ -100,7 +100,7 @@ type countDoc struct {
 	Max    int      `yaml:"max" is:"count" doc:"The largest count. Default: 1024."`
 }
 
-// seqDoc is the YAML form of a sequence: steps that happen in this order, with other events in between.
+// seqDoc is the YAML form of a sequence: steps that happen in this order. Other events may come in between.
 type seqDoc struct {
 	Key    string    `yaml:"key" is:"required" doc:"Each key has its own sequences: a text in CEL, such as event.agent + '/' + event.session."`
 	Window string    `yaml:"window" is:"duration,required" doc:"Longest time from the first step to the last, such as 24h."`

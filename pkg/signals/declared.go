@@ -267,8 +267,8 @@ func (d *Declared) Read(s *State) any {
 }
 
 // Heard updates sequences with the verdict on an action. A held action was not executed, so it must not count as a
-// step. If the verdict is hold, Heard therefore restores the sequences that the action changed, except those that
-// changed again since. If a person approves the hold, Heard records the action's steps again.
+// step. Unless the verdict is allow, Heard therefore restores the sequences that the action changed, except those that
+// changed again since. If a later verdict allows the action, Heard records the action's steps again.
 func Heard(st index.Store, project string, v *streams.VerdictEntry) error {
 	t := index.Open(st, project)
 	noteHeld(t, v.Agent, v.Session, v.ID, v.Verdict)

@@ -12,7 +12,7 @@ func init() {
 	)
 }
 
-// entropy returns the Shannon entropy of the bytes of a text, over its first 64 KiB: That is log2 n minus the mean of
+// entropy returns the Shannon entropy of the bytes of a text, over its first 64 KiB. That is log2 n minus the mean of
 // log2 c over the n bytes. For each byte, c is how often its value occurs.
 func entropy(s string) float64 {
 	// There are four counters for each byte value. So an increment need not wait for the one before it. Each counter

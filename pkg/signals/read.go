@@ -272,7 +272,7 @@ func (in *Input) block(b *streams.BlockEntry) {
 	b.Derived.Store(&kept{true, in.Event.External, in.Content, in.reading})
 }
 
-// contentViews is like content. but uses views and known if they are not nil. views are the views of the content. known
+// contentViews is like content, but uses views and known if they are not nil. views are the views of the content. known
 // has what Instructs found in it.
 func (in *Input) contentViews(s string, f text.Features, views []text.View, known *kept) {
 	in.features = f

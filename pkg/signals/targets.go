@@ -12,8 +12,7 @@ import (
 // byUser reports whether the user named the given carrier of the action in this session.
 func (in *Input) byUser(carrier string) bool { return slices.Contains(in.intent.Carriers, carrier) }
 
-// isTarget reports whether a carrier of an action is in a short argument. A host that occurs only in a mail address is
-// not a target.
+// isTarget reports whether a carrier of an action is in a short argument. The host of a mail address is not a target.
 func (in *Input) isTarget(kind, v string) bool {
 	if in.call == nil {
 		return false

@@ -136,7 +136,7 @@ func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 	}
 }
 
-// is reports whether two strings have the same bytes in memory, so that scanning one of them is enough.
+// is reports whether two strings share the same memory. Then they are equal, and scanning one of them is enough.
 func is(s, t string) bool {
 	return len(s) == len(t) && unsafe.StringData(s) == unsafe.StringData(t)
 }

@@ -216,7 +216,8 @@ func cross(a, b []string) []string {
 	return out
 }
 
-// exact returns all texts that a regular expression matches, in lower case. If they are too many, it returns nil.
+// exact returns all texts that a regular expression matches, in lower case. If they are too many, or not a finite set
+// of this simple form, it returns nil.
 func exact(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:

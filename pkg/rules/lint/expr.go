@@ -240,9 +240,9 @@ func children(e ast.Expr) (out []ast.Expr) {
 	return out
 }
 
-// regexesOf returns the regular expressions of an expression. It reports large ones, and those that the index cannot
-// prepare, so that every text must be searched with them. If indexed is set, another part of the condition keeps the
-// expression from being evaluated for every event; the second kind of finding is then only a note.
+// regexesOf returns the regular expressions of an expression. It reports large ones, and those that require no literal
+// which the index can search, so that every text must be searched with them. If indexed is set, another part of the
+// condition keeps the expression from being evaluated for every event; the second kind of finding is then only a note.
 func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
 	lists := make(map[string][]string) // loop variable → constants
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

@@ -20,7 +20,8 @@ import (
 	"lazaret/streams"
 )
 
-// Levels of findings. A finding is an error if the rule set does not load because of it, or if a rule has no effect.
+// Levels of findings. A finding is an error if the rule set does not load because of it, if a rule has no effect, or if
+// a regular expression is extremely large.
 const (
 	LevelError   = "error"
 	LevelWarning = "warning"

@@ -243,7 +243,7 @@ func (tl *timeline) hear(ev *rules.Evaluator, st index.Store, e *streams.Entry, 
 	)
 }
 
-// Events reads a file of test events. The file is a list, or a document that has the list under the given key.
+// Events reads a file of test events. The file is a list, or a document that has the list under the key `given`.
 func Events(name string, data []byte) ([]*streams.Entry, error) {
 	d, err := strictyaml.Parse(name, data)
 	if err != nil {

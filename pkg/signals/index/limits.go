@@ -12,7 +12,7 @@ type Limits struct {
 	// Lag is a number of records. After so many records, a table of links is written to the newest record again. So a
 	// table that is rarely used does not prevent old records from being removed.
 	Lag uint32
-	// Origins is the number of origins from which unused ones are removed.
+	// Origins is a number of origins. An index with fewer origins does not remove unused ones.
 	Origins int
 }
 
