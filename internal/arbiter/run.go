@@ -62,7 +62,7 @@ const maxHolds = 1000
 // migrations are the arbiter's own migrations, by the format from which they start.
 var migrations = map[int]stage.Migration{
 	15: {}, // since format 16, the findings that an approval cleared are recorded
-	16: {}, // since format 17, a cleared finding is identified by its text, and confirmations clear findings too
+	16: {}, // since format 17, a cleared finding is identified by streams.FindingKey, and confirmations clear findings too
 }
 
 // Run runs the arbiter until ctx ends. If front has connections, Run also serves requests. m may be nil.

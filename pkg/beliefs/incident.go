@@ -139,7 +139,8 @@ type IncidentScope struct {
 	Since   time.Time `json:"since,omitzero"` // earliest ledger time at which a selected belief was recorded
 	Until   time.Time `json:"until,omitzero"` // first ledger time that is too late
 	// If Descendants is set, beliefs that derive from the selected ones are quarantined too, except those that have
-	// support of their own. If All is set, those with support of their own are also quarantined.
+	// support of their own. If All is set, all beliefs that derive from the selected ones are quarantined, even those
+	// with support of their own.
 	Descendants bool `json:"descendants,omitzero"`
 	All         bool `json:"all,omitzero"`
 }
