@@ -251,8 +251,8 @@ func TestAnAgentHasALimitedNumberOfCatalogues(t *testing.T) {
 	}
 }
 
-// A catalogue contains an order, and nobody has accepted the catalogue. An agent that is shown the order may repeat it in
-// its notes. So no note of the agent gets a grade, not even a harmless one.
+// A catalogue contains an order, and nobody has accepted the catalogue. An agent that is shown the order may repeat it
+// in its notes. So a note of the agent gets no grade, not even a harmless one.
 func TestANoteBesideAnUnacceptedOrderHasNoGrade(t *testing.T) {
 	for _, planted := range []bool{false, true} {
 		h := newHouse(t, offline(t))

@@ -146,7 +146,8 @@ func TestPromiseAStepOfASourceCarriesThatTheUserLeftItToIt(t *testing.T) {
 }
 
 // Before the agent was shown anything foreign, only the user's words can have led to a read. So its result counts as
-// handed over by the user, if the user spoke of such things and its arguments name none of them.
+// handed over by the user, if the user spoke of such things and its arguments name no single thing that the user did
+// not name.
 func TestTheFirstReadOpensWhatTheUserSpeaksOf(t *testing.T) {
 	for _, x := range []struct {
 		said, before, args string

@@ -235,8 +235,8 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	return wait, nil
 }
 
-// follows reports whether e may come next after the given entry: as an entry of a later message, or as the next entry of
-// the same message.
+// follows reports whether e may come directly after the given entry: as an entry of a later message, or as the next
+// entry of the same message.
 func (e *Entry) follows(before *Entry) bool {
 	if position.Index(e.Seq) > 0 {
 		return e.Seq == position.Next(before.Seq)

@@ -10,8 +10,7 @@ import (
 )
 
 // The keys of one data subject are destroyed, and two of the subject's payloads shall stay. These two, and the payloads
-// of other subjects, must stay readable. That must hold even if a crash loses the last writes and the destruction is
-// repeated.
+// of other subjects, must stay readable. That must hold even if the destruction is repeated, as after a crash.
 func TestPayloadsStayWhenTheKeysOfTheOthersAreDestroyed(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()

@@ -52,8 +52,8 @@ type fieldIndex struct {
 	literal *literals // nil if no literal is searched
 }
 
-// textAtom is an atom of a field. In fieldIndex.few, the field must equal text. In fieldIndex.begins, it must begin with
-// text.
+// textAtom is an atom of a field. In fieldIndex.few, the field must equal text. In fieldIndex.begins, the field must
+// begin with text.
 type textAtom struct {
 	text string
 	atom int32
