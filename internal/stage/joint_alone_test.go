@@ -511,8 +511,8 @@ func (f *erasing) Admit(st *stage.State, m *stage.Message) (*stage.Admission, er
 	return f.proposing.Admit(st, m)
 }
 
-// Some entries of a joint frame are erased. A stage that starts without a state must know from the joint frames that
-// are left what it has answered. It must not publish the answers again.
+// The entries of a proposal that was decided separately are erased, and joint frames come after them. A stage that
+// starts without a state must know from the joint frames what it has answered. It must not publish the answers again.
 func TestAStageWithoutStateKnowsWhatItAnsweredInJointFrames(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -531,7 +531,7 @@ func TestAStageWithoutStateKnowsWhatItAnsweredInJointFrames(t *testing.T) {
 	p.in.stop()
 	p.in = start(t, stage.Config{Name: streams.StageIngest, Conn: a.srv.Connect(), Dir: t.TempDir(), Joint: nil},
 		func(ctx context.Context, c stage.Config) error { return stage.RunIntake(ctx, c, new(erasing), nil) })
-	a.act("alpha") // this frame is not erased, so that the ledger keeps its first entry
+	a.act("alpha") // its entries are not erased, so that the ledger keeps its first entry
 	after := len(a.srv.Ledger())
 	gone := a.act("alpha")[after].Seq
 	p.stop()
