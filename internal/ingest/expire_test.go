@@ -282,8 +282,8 @@ func TestAnExpiryIsFoldedAlike(t *testing.T) {
 }
 
 // The state of an earlier version has index documents of dropped beliefs, and beliefs without the number of their
-// document. An order of an earlier version drops all beliefs at once. The steps that follow must remove the documents
-// of all dropped beliefs from the index.
+// document. An order of an earlier version drops all beliefs that it covers at once. The steps that follow must remove
+// the documents of all dropped beliefs from the index.
 func TestAnExpiryOfAnEarlierVersionsState(t *testing.T) {
 	x, _ := newExpirer(t)
 	x.readMany(0, 300)

@@ -9,8 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// An entry that no event caused, such as one with revisions or a re-audit, lists beliefs about one person at most. All
-// such entries together list each belief once.
+// An entry that no event caused, such as one with revisions or a re-audit, lists beliefs about one person at most.
+// Together, the entries of a re-audit list every belief, and those with revisions list each belief once.
 func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 	w := newWorld(t)
 	of := map[string]streams.Person{}

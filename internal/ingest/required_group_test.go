@@ -60,7 +60,7 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 	}
 	answers("judge", 10)
 	if said := refused(withJudge); said != "" {
-		t.Errorf("a group that has answered the latest proposals but maxBehind is refused: %s", said)
+		t.Errorf("a group that has answered the oldest of the latest proposals is refused: %s", said)
 	}
 	answers("judge", 5) // repeated: earlier answers still count
 	if said := refused(withJudge); said != "" {

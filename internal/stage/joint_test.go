@@ -288,8 +288,8 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		}
 		publish(data)
 	}
-	// entriesOf counts the entries of ingest and the proposals among them. Offers that ingest declined although their
-	// entry was published are subtracted.
+	// entriesOf counts the entries of ingest and the proposals among them. It sets declined to the number of offers
+	// that ingest declined although their entry was published.
 	entriesOf := func(ledger []streams.Entry) (ins, acts int) {
 		declined = 0
 		for _, e := range ledger {
