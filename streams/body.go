@@ -289,8 +289,10 @@ type VerdictEntry struct {
 	Withheld []Refusal `json:"withheld,omitzero"`
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
 	Again    bool      `json:"again,omitzero"`  // the entry answers a repeat that came after the verdict
-	Late     bool      `json:"late,omitzero"`   // the entry replaces an earlier verdict on the proposal by a stricter one
-	Denied   string    `json:"denied,omitzero"` // id of the open hold that this late, stricter verdict ended
+	// Late is set if the entry replaces an earlier verdict on the proposal. The new verdict is stricter, or it has new
+	// reasons or other effects of text.
+	Late   bool   `json:"late,omitzero"`
+	Denied string `json:"denied,omitzero"` // id of the open hold that this late, stricter verdict ended
 	// Alert is raised if a finding came too late to stop anything, or if beliefs were withheld.
 	Alert *Alert    `json:"alert,omitzero"`
 	Time  time.Time `json:"time"` // ledger time of the entry that led to this verdict
