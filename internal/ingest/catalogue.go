@@ -134,9 +134,9 @@ func dropOffer(st *stage.State, project string, o *offer) error {
 	return st.Delete(o.key(project))
 }
 
-// retireOffer removes a catalogue that another one replaces. The agent may have been shown the removed catalogue. So it
-// counts as foreign text in the sessions that are open, and its carriers (addresses, accounts and the like) stay
-// external.
+// retireOffer removes a catalogue that another one replaces, or that makes room for another one. The agent may have
+// been shown the removed catalogue. So it counts as foreign text in the sessions that are open, and its carriers
+// (addresses, accounts and the like) stay external.
 func (f *Fold) retireOffer(st *stage.State, project string, o *offer) error {
 	if err := dropOffer(st, project, o); err != nil {
 		return err
