@@ -203,7 +203,7 @@ export declare class Lazaret {
   guard<A extends unknown[], R>(tool: (...input: A) => R | Promise<R>, options?: GuardOptions<A, R>): (...input: A) => Promise<R>;
   /** Makes one guarded call: asks, calls `run`, records the result and returns it. Adapters use it. */
   perform<R>(name: string, args: object, run: (answer: Answer) => R | Promise<R>, options?: PerformOptions<R>): Promise<R>;
-  /** Records a text that enters a prompt, unless this client recorded the same text in the session before. */
+  /** Records a text that enters a prompt. If this client has already recorded the same text in this session, it does nothing. */
   observeOnce(event: Observation): Promise<void>;
 }
 

@@ -127,7 +127,7 @@ export class Lazaret {
     return result;
   }
 
-  /** Records a text that enters a prompt, unless this client recorded the same text in the session before. */
+  /** Records a text that enters a prompt. If this client has already recorded the same text in this session, it does nothing. */
   async observeOnce(event) {
     const content = event.content ?? "", session = event.session ?? this.session;
     if (content === "" || this.#recorded.has(recordedKey(session, content))) return;

@@ -51,7 +51,7 @@ type DecideReport struct {
 	// Floor is the time that the server needs for the messages of a verdict, without the work of deciding. It is nil if
 	// Flat is set.
 	Floor *Floor `json:"sync_floor_us,omitzero"`
-	// Flat is set if the run compared few with many actions.
+	// Flat is set if the run compared the latency after few actions with the latency after many.
 	Flat *Flatness `json:"flat,omitzero"`
 }
 

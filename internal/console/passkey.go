@@ -118,7 +118,7 @@ func (c *Console) assemble(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return note, nil
 }
 
-// attest passes an attestation of a belief that a passkey has signed to ingest. Ingest verifies it.
+// attest sends ingest an attestation of a belief. A passkey has signed the attestation. Ingest verifies it.
 func (c *Console) attest(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	if !u.Approver() || !u.May(project) {

@@ -300,7 +300,8 @@ func settle(ctx context.Context, t *testing.T, op *nats.Conn, js jetstream.JetSt
 	}
 }
 
-// readLedger counts the entries of each event, and judges the ledger again.
+// readLedger reads the ledger up to the entry last. seen is the number of entries of each event, by the event's id.
+// repeats is the number of entries of type repeat. again has judged the entries again by the rules.
 func readLedger(ctx context.Context, t *testing.T, js jetstream.JetStream, last uint64) (seen map[string]int,
 	repeats int, again *rejudge) {
 	t.Helper()

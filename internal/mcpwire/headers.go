@@ -23,11 +23,11 @@ const (
 	headerParam  = "Mcp-Param-"
 )
 
-// Limits on the tools whose repeated arguments a connection remembers.
+// For each tool, a connection remembers the arguments that are repeated in headers. These are the limits.
 const (
-	maxHeaderTools = 4096
-	maxParams      = 64 // headers of one tool
-	maxParamDepth  = 16 // nesting depth of an argument
+	maxHeaderTools = 4096 // tools
+	maxParams      = 64   // headers of one tool
+	maxParamDepth  = 16   // nesting depth of an argument
 )
 
 // metaVersion returns the protocol version in the _meta of a request. It returns "" if there is none.

@@ -19,7 +19,8 @@ import (
 // second.
 const ReadyLag = 5000
 
-// ReadyPending is how long an entry that a ready stage must write may be pending.
+// ReadyPending is the longest time for which an input may wait for the entry that the stage must add. If an input waits
+// longer, the stage is not ready.
 const ReadyPending = 10 * time.Second
 
 // askTimeout is the timeout of reading the ledger's tail.

@@ -201,13 +201,13 @@ func (v *verification) joinRange(units []unit, from, to int64, cps []signed, roo
 	return nil
 }
 
-// tileHash identifies a hash above the tiles.
+// tileHash identifies the stored hash of a full tile, by the level and the index at which the hash is stored.
 type tileHash struct {
 	level int // from 1
 	n     int64
 }
 
-// hashes reads the stored hashes of the tree above level 0. For every TileWidth leaves, there is one.
+// hashes reads the stored hashes of full tiles. A hash of tile level n, from 1, covers TileWidth^n leaves.
 func (v *verification) hashes() map[tileHash]tlog.Hash {
 	have := make(map[tileHash]tlog.Hash)
 	v.each(spaceHash, func(k, b []byte) {

@@ -311,7 +311,9 @@ type destination struct {
 	host string     // in the form of plainHost if possible; empty for an address
 	addr netip.Addr // as written, but IPv4-mapped addresses as IPv4
 	mail bool       // from an e-mail address
-	url  bool       // from a URL or an argument for hosts
+	// url is set if the destination is in a URL or in a path such as //host/share. It is also set if the destination is
+	// the value of an argument that names hosts, and is an address or a name with a dot.
+	url bool
 }
 
 func (d destination) String() string {

@@ -227,7 +227,7 @@ class Lazaret:
         self._keep(self._recorded, (answer.session, content), True, _MAX_RECORDED)
 
     def observe_once(self, content: str, *, session: Optional[str] = None, **fields: Any) -> None:
-        """Records a text that enters a prompt, unless this client recorded the same text in the session before."""
+        """Records a text that enters a prompt. If this client has already recorded the same text in this session, it does nothing."""
         session = session or self.session
         with self._lock:
             known = (session, content) in self._recorded

@@ -165,11 +165,11 @@ func serverMendCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "mend STORE",
 		Short: "Repair the store of a nats-server that was killed, before its next start",
-		Long: `Remove the empty blocks without a key file that a kill of nats-server can leave in an
-encrypted stream of STORE, its store_dir. nats-server 2.15.2 cannot recover a stream
-with such a block, and deletes it. The server must not be running. If STORE does not
-exist, as before the server's first start, there is nothing to repair. "lazaret up" does
-this automatically.`,
+		Long: `Repair STORE, the store_dir of a nats-server that was killed. A kill can leave an empty
+block without a key file in an encrypted stream. nats-server 2.15.2 cannot recover a
+stream with such a block, and deletes the stream. This command removes these blocks. The
+server must not be running. If STORE does not exist, as before the server's first start,
+there is nothing to repair. "lazaret up" does this automatically.`,
 		Example: "  lazaret server mend /var/lib/nats && nats-server -c n1.conf",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

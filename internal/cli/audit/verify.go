@@ -552,7 +552,7 @@ func printSeen(w io.Writer, r *verifyReport) {
 		fmt.Fprintf(w, "  it extends the %d leaves that this machine saw before\n", r.Seen)
 	}
 	if r.Decisions > 0 {
-		fmt.Fprintf(w, "  %d decisions of people have the signatures that the arbiter recorded\n", r.Decisions)
+		fmt.Fprintf(w, "  %d decisions of people have valid signatures, by keys that were active at the time\n", r.Decisions)
 	}
 	if r.Forgotten > 0 {
 		fmt.Fprintf(w, "  decisions of people among the %d forgotten payloads cannot be checked any more\n", r.Forgotten)

@@ -117,7 +117,7 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 // the server sent them.
 func printTools(w io.Writer, h *arbiter.Hold) {
 	if h.Missing != "" {
-		fmt.Fprintf(w, "\nthe tools are in ledger entry %s and not shown: %s\n", position.Text(h.Catalogue),
+		fmt.Fprintf(w, "\nthe tools of ledger entry %s are not shown: %s\n", position.Text(h.Catalogue),
 			text.InertLine(h.Missing, 300))
 	}
 	if len(h.Tools) == 0 {
