@@ -262,6 +262,14 @@ func TestAnEditOfTheProjectNeedsNoNameOfTheFileIfOnlyItsFilesWereRead(t *testing
 			}
 		}
 	}
+	for _, file := range []string{"node_modules/left/index.js", "src/vendor/vendor.ts", "internal/target/target.go"} {
+		s := work(t, "Fix the failing test.", true)
+		put(t, filepath.Join(s.cwd, file), "x")
+		s.runs("Read", map[string]any{"file_path": filepath.Join(s.cwd, file)}, map[string]any{"file": map[string]any{"content": "x"}})
+		if got := s.proposes("Edit", acts[0].in); got != nil {
+			t.Errorf("after %s: %+v", file, got.Specific)
+		}
+	}
 	for _, a := range acts {
 		if got := work(t, "Fix the failing test", false, harmless).proposes(a.tool, a.in); !denied(got) {
 			t.Errorf("after a page: %s %v: %+v", a.tool, a.in, got)

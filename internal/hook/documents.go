@@ -13,32 +13,50 @@ import (
 	"lazaret/pkg/text"
 )
 
-// vendored are folders in a project with files of others or with what programs make.
-var vendored = text.Set("node_modules vendor .git .venv venv site-packages target dist")
+// libraries are folders in the home and of the machine in which the tools of languages store libraries and their own
+// sources. Who controls such a file controls programs that the project runs.
+var libraries = strings.Fields(`~/go/pkg/mod ~/sdk/go* ~/.cargo/registry ~/.cargo/git/checkouts ~/.rustup/toolchains
+	~/.m2 ~/.gradle/caches ~/.local/lib/python*/site-packages /usr/local/go /usr/lib/go /usr/lib/go-* /usr/share/go-*
+	/opt/homebrew/opt/go /opt/homebrew/Cellar/go /usr/lib/python3* /usr/local/lib/python3*`)
 
-// vendoredLine finds a line of a search's result that is from a file in such a folder. searching are the programs that
-// print such results.
-var (
-	vendoredLine = regexp.MustCompile(`(?m)^(\./|/)?([^\s:]+/)*` +
-		`(node_modules|vendor|\.git|\.venv|venv|site-packages|target|dist)/[^\s:]+(:|-\d+-)`)
-	searching = text.Set("grep egrep fgrep rg")
-)
+// library reports whether a place is in one of libraries, or in the packages of a virtual environment of Python in the
+// home.
+func (h *handler) library(place string) bool {
+	for _, pattern := range libraries {
+		pattern = h.path(pattern)
+		folders, _ := filepath.Glob(pattern)
+		if h.cfg.Read == nil && !strings.Contains(pattern, "*") {
+			folders = []string{pattern}
+		}
+		if slices.ContainsFunc(folders, func(dir string) bool {
+			dir = h.real(dir)
+			return dir != "" && below(place, dir)
+		}) {
+			return true
+		}
+	}
+	root, _, ok := strings.Cut(place, "/lib/python")
+	if home := h.real(h.path("~/")); !ok || home == "" || !below(place, home) || !strings.Contains(place, "/site-packages/") {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(root, "pyvenv.cfg"))
+	return err == nil && h.cfg.Read != nil
+}
 
 // listing are programs that print names of files, and numbers, but no text of files.
-var listing = text.Set("ls find which stat test [ du df basename dirname realpath wc pwd true cd tree type command " +
-	"file")
+var listing = text.Set("ls find which stat test [ du df basename dirname realpath wc pwd true tree type command file")
 
 // documentOr returns the origin of what a tool that reads files returned: document if all of it is from documents of
 // the project, and tool otherwise. A page that was downloaded into /tmp is no such document.
-func (h *handler) documentOr(words []string) beliefs.Origin {
+func (h *handler) documentOr() beliefs.Origin {
 	own := true
 	switch in := h.input(); h.e.tool() {
 	case "Read", "NotebookRead":
 		own = h.document(cmp.Or(in.File, in.Notebook))
 	case "Grep":
-		own = (in.File == "" || h.document(in.File)) && !fromVendored(words)
+		own = in.File == "" || h.document(in.File)
 	case "Bash":
-		own = h.prints(in.Command, words)
+		own = h.prints(in.Command)
 	}
 	if own {
 		return beliefs.OriginDocument
@@ -46,11 +64,9 @@ func (h *handler) documentOr(words []string) beliefs.Origin {
 	return beliefs.OriginTool
 }
 
-func fromVendored(words []string) bool { return slices.ContainsFunc(words, vendoredLine.MatchString) }
-
 // document reports whether a file counts as a document of the project: a regular file or a folder in the project's
-// folder, but in no folder of files of others. The agent's own notes count, and files outside of the folder that the
-// user named or that a command of the session wrote, see noteWritten.
+// folder. Libraries count, the agent's own notes, and files outside of the folder that the user named or that a command
+// of the session wrote, see noteWritten.
 func (h *handler) document(file string) bool {
 	if cmp.Or(h.cfg.Folder, h.e.CWD) == "" {
 		return true // it is not known which folder is the project's
@@ -61,12 +77,8 @@ func (h *handler) document(file string) bool {
 				return false
 			}
 		}
-		if h.agentsOwn(place) || h.noted(writtenPrefix, place) || h.userNamed(place) {
-			continue
-		}
-		if !h.inProject(file, place) || slices.ContainsFunc(strings.Split(h.relative(place), "/"), func(part string) bool {
-			return vendored[part]
-		}) {
+		if !h.inProject(file, place) && !h.agentsOwn(place) && !h.library(place) && !h.noted(writtenPrefix, place) &&
+			!h.userNamed(place) {
 			return false
 		}
 	}
@@ -76,19 +88,15 @@ func (h *handler) document(file string) bool {
 // otherRevision finds an argument of git that names a file of another revision, or what was fetched last.
 var otherRevision = regexp.MustCompile(`^(\w[\w./~^@{}-]*:[^%]+|FETCH_HEAD.*|(refs/)?(remotes|pull)/.*)$`)
 
-// prints reports whether a command line prints only text of the project's documents and of its programs. printed is its
-// output.
-func (h *handler) prints(command string, printed []string) bool {
+// prints reports whether a command line prints only text of the project's documents and of its programs.
+func (h *handler) prints(command string) bool {
 	words, all := shell.Paths(command, maxLinked)
-	if slices.ContainsFunc(words, func(w shell.Path) bool { return searching[w.Program] }) && fromVendored(printed) {
-		return false
-	}
 	matched := 0
 	return all && !slices.ContainsFunc(words, func(w shell.Path) bool {
-		if w.Program == "git" {
-			return slices.ContainsFunc(w.Names, func(name string) bool {
-				return otherRevision.MatchString(name) && !strings.HasPrefix(name, "HEAD")
-			})
+		if w.Program == "git" && slices.ContainsFunc(w.Names, func(name string) bool {
+			return otherRevision.MatchString(name) && !strings.HasPrefix(name, "HEAD")
+		}) {
+			return true
 		}
 		if w.Write || listing[w.Program] {
 			return false

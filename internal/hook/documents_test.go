@@ -15,9 +15,13 @@ func TestPromiseOnlyAFileOfTheProjectIsADocumentOfIt(t *testing.T) {
 	}
 	home := t.TempDir()
 	t.Setenv("HOME", home)
-	tmp := filepath.Join(t.TempDir(), "out.txt")
+	tmp, clone := filepath.Join(t.TempDir(), "out.txt"), t.TempDir()
 	for _, file := range []string{cwd + "/README.md", cwd + "/node_modules/x/README.md", cwd + "/web/vendor/a.go", tmp,
-		cwd + "/src/target.go", home + "/notes/x.md", home + "/.claude/plans/p.md", home + "/other/a.md", cwd + "/.venv/a.py"} {
+		cwd + "/src/target.go", home + "/notes/x.md", home + "/.claude/plans/p.md", home + "/other/a.md", cwd + "/.venv/a.py",
+		home + "/go/pkg/mod/x@v1/x.go", home + "/.cargo/registry/src/i/x/src/lib.rs", home + "/.m2/repository/x.pom",
+		home + "/envs/a/pyvenv.cfg", home + "/envs/a/lib/python3.12/site-packages/x/a.py",
+		home + "/down/lib/python3.12/site-packages/x/a.py", home + "/.local/lib/python3.12/site-packages/x/a.py",
+		clone + "/a.md"} {
 		put(t, file, "x")
 	}
 	for from, to := range map[string]string{"out.md": tmp, "read.md": "README.md", "deps": "node_modules"} {
@@ -32,16 +36,23 @@ func TestPromiseOnlyAFileOfTheProjectIsADocumentOfIt(t *testing.T) {
 		return h.origin()
 	}
 	for file, want := range map[string]beliefs.Origin{"README.md": "document", "read.md": "document",
-		"src/target.go": "document", "node_modules/x/README.md": "tool", "web/vendor/a.go": "tool", tmp: "tool",
-		"out.md": "tool", "deps/x/README.md": "tool", home + "/notes/x.md": "tool", ".venv/a.py": "tool",
+		"src/target.go": "document", "node_modules/x/README.md": "document", "web/vendor/a.go": "document", tmp: "tool",
+		"out.md": "tool", "deps/x/README.md": "document", home + "/notes/x.md": "tool", ".venv/a.py": "document",
+		home + "/go/pkg/mod/x@v1/x.go": "document", home + "/.cargo/registry/src/i/x/src/lib.rs": "document",
+		home + "/.m2/repository/x.pom": "document", home + "/envs/a/lib/python3.12/site-packages/x/a.py": "document",
+		home + "/down/lib/python3.12/site-packages/x/a.py": "tool", home + "/go/pkg/x.go": "tool",
+		home + "/.local/lib/python3.12/site-packages/x/a.py": "document", "/usr/local/go/src/fmt/print.go": "document",
 		home + "/.claude/plans/p.md": "document", "/dev/zero": "tool", "missing.md": "document", "../x.md": "tool"} {
 		if got := origin("Read", map[string]any{"file_path": file}, "x"); got != want {
 			t.Errorf("Read %s: %s", file, got)
 		}
 	}
 	for line, want := range map[string]beliefs.Origin{"cat README.md": "document", "cat " + tmp: "tool",
-		"head -n 5 node_modules/x/README.md": "tool", "cat deps/x/*.md": "tool", "cat *.md": "tool", "cat read.md": "document",
-		"cd web && cat vendor/a.go": "tool", "go test ./...": "document", "ls /usr/lib node_modules": "document",
+		"head -n 5 node_modules/x/README.md": "document", "cat deps/x/*.md": "document", "cat *.md": "tool", "cat read.md": "document",
+		"cd web && cat vendor/a.go":             "document",
+		"cat " + home + "/go/pkg/mod/x@v1/*.go": "document", "cd " + clone + " && rg x": "tool",
+		"git -C " + clone + " show": "tool", "git diff --no-index README.md " + tmp: "tool",
+		"cd web && git log -- vendor/a.go": "document", "go test ./...": "document", "ls /usr/lib node_modules": "document",
 		"git show x/y:docs/a.md": "tool", "git show HEAD:README.md": "document", "git log --format=%h:%s": "document",
 		"git diff origin/main": "document", "git log -p FETCH_HEAD": "tool", "grep -rn x .": "document",
 		"diff README.md ../x.md": "document", "diff README.md " + tmp: "tool", "wc -l " + tmp: "document",
@@ -51,13 +62,17 @@ func TestPromiseOnlyAFileOfTheProjectIsADocumentOfIt(t *testing.T) {
 			t.Errorf("%s: %s", line, got)
 		}
 	}
-	for response, want := range map[string]beliefs.Origin{"src/target.go:1:x": "document",
-		"README.md:1:x\nnode_modules/x/README.md:3:do it": "tool", "./web/vendor/a.go-3-x": "tool"} {
-		if got := origin("Bash", map[string]any{"command": "grep -rn x ."}, response); got != want {
+	for _, response := range []string{"src/target.go:1:x", "README.md:1:x\nnode_modules/x/README.md:3:do it"} {
+		if got := origin("Bash", map[string]any{"command": "grep -rn x ."}, response); got != "document" {
 			t.Errorf("grep, %q: %s", response, got)
 		}
-		if got := origin("Grep", map[string]any{"pattern": "x"}, response); got != want {
+		if got := origin("Grep", map[string]any{"pattern": "x"}, response); got != "document" {
 			t.Errorf("Grep, %q: %s", response, got)
+		}
+	}
+	for path, want := range map[string]beliefs.Origin{clone: "tool", home + "/go/pkg/mod/x@v1": "document"} {
+		if got := origin("Grep", map[string]any{"pattern": "x", "path": path}, "a.md:1:x"); got != want {
+			t.Errorf("Grep in %s: %s", path, got)
 		}
 	}
 	if got := origin("Bash", map[string]any{"command": "npm run build"}, "dist/assets/index-1.js: 12 kB"); got != "document" {

@@ -3,6 +3,7 @@ package hook
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -64,18 +65,26 @@ func (h *handler) linkedWord(w shell.Path, matched *int) string {
 	return ""
 }
 
-// matched returns the files that a pattern names. ok is false if it has patterns in too many folders.
+// simpleSet finds a set of letters that shells and Go read in the same way.
+var simpleSet = regexp.MustCompile(`\[\w[\w.-]*\]`)
+
+// matched returns the files that a pattern names, and others if Go does not read the pattern as shells do. ok is false
+// if it has patterns in too many folders.
 func (h *handler) matched(pattern string) (files []string, ok bool) {
 	stars := 0
-	for part := range strings.SplitSeq(pattern, "/") {
+	parts := strings.Split(pattern, "/")
+	for i, part := range parts {
 		if strings.ContainsAny(part, "*?[") {
 			stars++
+		}
+		if strings.ContainsAny(simpleSet.ReplaceAllString(part, ""), `[]()\`) {
+			parts[i] = "*"
 		}
 	}
 	if stars > maxStars {
 		return nil, false
 	}
-	files, err := filepath.Glob(h.path(pattern))
+	files, err := filepath.Glob(h.path(strings.Join(parts, "/")))
 	if err != nil || len(files) == 0 {
 		files = []string{pattern}
 	}
@@ -84,13 +93,21 @@ func (h *handler) matched(pattern string) (files []string, ok bool) {
 
 // linkedFile is like linked, for one path.
 func (h *handler) linkedFile(file string, write bool) string {
+	if rest, ok := strings.CutPrefix(file, "~+/"); ok {
+		file = rest // the working folder
+	}
 	named := h.cleaned(file)
-	if named == "" || named == "/dev" || strings.HasPrefix(named, "/dev/") || strings.HasPrefix(named, "/proc/") {
+	if len(file) > maxPath || named == "" || named == "/dev" || strings.HasPrefix(named, "/dev/") || strings.HasPrefix(named, "/proc/") {
 		return ""
+	}
+	if strings.HasPrefix(file, "~") && !strings.HasPrefix(file, "~/") && strings.Contains(file, "/") {
+		return "it names a file in a folder that is not known" // ~-/x, ~ana/x
 	}
 	for _, place := range h.places(file) {
 		switch {
 		case place == named:
+		case place == "":
+			return unresolved
 		case shell.SecretFile(place) && !shell.SecretFile(named):
 			return readsSecret
 		case !write:

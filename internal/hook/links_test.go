@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,16 @@ func TestPromiseAWordOfACommandLineIsJudgedByTheFileToWhichItLeads(t *testing.T)
 			t.Fatal(err)
 		}
 	}
-	for _, line := range []string{
+	for i := range 30 { // as the kernel follows them
+		if err := os.Symlink(fmt.Sprintf("n%d.md", i+1), filepath.Join(s.cwd, fmt.Sprintf("n%d.md", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("key.txt", filepath.Join(s.cwd, "n30.md")); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"cat n0.md", "cat circle/x", "cat [!x]ey.txt", "cat [[:alpha:]]ey.txt", "cat [^x]ey.txt",
+		"cat ~+/key.txt", "cat ~-/key.txt", "cat ~ana/key.txt", "cat [j-l]ey.txt",
 		"echo x > cfg/zz", "echo x >> chain/zz", "go test ./... > cfg/zz", "go test ./... 2> cfg/zz", "cp count.go cfg/zz",
 		"cp count.go cfg", "mv count.go other/x", "sed -i 's/a/b/' cfg/hosts", "tee cfg/zz < count.go", "touch other/x",
 		"mkdir -p other/x", "cat key.txt", "head -n 3 key.txt", "grep . key.txt", "wc -l < key.txt", "cat keys/id_rsa",
@@ -49,7 +59,13 @@ func TestPromiseAWordOfACommandLineIsJudgedByTheFileToWhichItLeads(t *testing.T)
 			t.Errorf("%s: %+v", file, got)
 		}
 	}
-	for _, line := range []string{
+	for _, file := range []string{"n0.md", "circle"} {
+		if got := s.proposes("Read", map[string]any{"file_path": file}); !denied(got) {
+			t.Errorf("Read %s: %+v", file, got)
+		}
+	}
+	for _, line := range []string{"cat ~+/count.go", "cat linked/[a-c].go", "cat linked/[[:alpha:]].go",
+		"grep -n " + strings.Repeat("a", 4000) + " count.go",
 		"echo x > linked/b.go", "cat linked/a.go", "cp count.go sub/up/a/c.go", "sed -i 's/a/b/' linked/a.go",
 		"cd linked && cat a.go", "cd sub && cat up/a/a.go", "cat self/count.go", "go test ./linked/...", "ls other cfg",
 		"grep -n root cfg/passwd", "go test ./... > out/lazaret-h1.log", "cat AGENTS.md", "gofmt -w linked/a.go",

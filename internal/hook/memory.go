@@ -151,9 +151,6 @@ func (h *handler) below(folder string) (files []string) {
 	return files
 }
 
-// maxLinks is the maximum number of symbolic links that memoryFile follows.
-const maxLinks = 16
-
 // memoryFile returns the memory file that a path names, itself or by symbolic links, or "". A file that a memory file
 // imports is one, too.
 func (h *handler) memoryFile(file string) string {

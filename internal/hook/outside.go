@@ -53,9 +53,13 @@ func (h *handler) outside() (why string) {
 			return editsSettings
 		}
 	}
-	if file := h.input().File; !h.e.mcp && h.e.tool() == "Read" && !shell.SecretFile(file) &&
-		slices.ContainsFunc(h.places(file), shell.SecretFile) {
-		return readsSecret
+	if file := h.input().File; !h.e.mcp && h.e.tool() == "Read" {
+		switch places := h.places(file); {
+		case slices.Contains(places, ""):
+			return unresolved
+		case !shell.SecretFile(file) && slices.ContainsFunc(places, shell.SecretFile):
+			return readsSecret
+		}
 	}
 	if h.e.tool() == "Bash" && !h.e.mcp {
 		return h.linked(h.input().Command)
@@ -63,7 +67,10 @@ func (h *handler) outside() (why string) {
 	return ""
 }
 
-const readsSecret = "it reads a file with secrets through a link"
+const (
+	readsSecret = "it reads a file with secrets through a link"
+	unresolved  = "it names a path with too many links to follow"
+)
 
 // inProject reports whether a place of a file is in the project's folder. If this folder is the user's home or one above
 // it, only ordinary files in it count. If the folder is not known, relative paths count.
@@ -86,14 +93,17 @@ func (h *handler) places(file string) []string {
 	return []string{h.real(filepath.Clean(at)), h.real(at)}
 }
 
-// maxPath is the longest path that is followed, as on Linux.
-const maxPath = 4096
+// maxPath is the maximum length of a path that Linux opens, and maxLinks the maximum number of links that it follows.
+const (
+	maxPath  = 4096
+	maxLinks = 40
+)
 
-// real returns a path without symbolic links, as far as it exists. It returns "" for a circle of links and for a path
-// that is too long. A hook that
-// cannot read the host's files only cleans the path.
+// real returns a path without symbolic links, as far as it exists. It returns "" if there are too many links, as in a
+// circle, and if the path is too long, also with the working folder before it. A hook that cannot read the host's files
+// only cleans the path.
 func (h *handler) real(path string) string {
-	if len(path) > maxPath {
+	if len(path) > 2*maxPath {
 		return ""
 	}
 	if h.cfg.Read == nil {

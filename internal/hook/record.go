@@ -239,12 +239,12 @@ func (h *handler) origin() beliefs.Origin {
 		return beliefs.OriginTool
 	}
 	if line := h.input().Command; h.e.tool() == "Bash" && shell.Kind(line) != shell.Other && !shell.Remote(line) {
-		return h.documentOr(h.words()) // what it prints is in files, or comes from programs of the folder
+		return h.documentOr() // what it prints is in files, or comes from programs of the folder
 	}
 	if origin := originOf(h.e.tool()); origin != beliefs.OriginDocument {
 		return origin
 	}
-	return h.documentOr(h.words())
+	return h.documentOr()
 }
 
 // originOf returns the origin of a tool's result, by the tool's Claude Code name.
