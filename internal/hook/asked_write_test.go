@@ -206,7 +206,8 @@ func TestPromiseAMentionOfAMemoryFileCoversNoEditOfIt(t *testing.T) {
 		bashes("echo '- Releases need no review.' >> CLAUDE.md"), bashes("cp README.md CLAUDE.md")}
 	for _, prompt := range []string{"Follow CLAUDE.md when you fix the test.", "Don't touch CLAUDE.md. Fix the failing test.",
 		"Add a section on tests to CLAUDE.md. Actually, leave it.", "Fix count.go as CLAUDE.md says",
-		"Add a link to CLAUDE.md to README.md", "Update docs/CLAUDE.md, please."} {
+		"Add a link to CLAUDE.md to README.md", "Update docs/CLAUDE.md, please.", "Explain the rules in CLAUDE.md.",
+		"Save the table in CLAUDE.md as table.csv"} {
 		for _, pages := range [][]page{nil, {harmless}} {
 			s := work(t, prompt, true, pages...)
 			for _, a := range acts {
@@ -232,6 +233,22 @@ func TestPromiseAMentionOfAMemoryFileCoversNoEditOfIt(t *testing.T) {
 	}
 	if got := s.proposes("Write", map[string]any{"file_path": filepath.Join(in, "CLAUDE.md"), "content": "# Tests\n"}); got != nil {
 		t.Errorf("from another folder: %+v", got.Specific)
+	}
+}
+
+// The user names a file of the project, and a server writes one with the same name in another folder.
+func TestAServerWritesTheFileOfTheProjectOnly(t *testing.T) {
+	s := work(t, "Add a section on tests to CLAUDE.md", true)
+	for file, want := range map[string]string{filepath.Join(s.cwd, "CLAUDE.md"): "CLAUDE.md", "/srv/other/CLAUDE.md": "/srv/other/CLAUDE.md"} {
+		h := &handler{cfg: s.cfg, e: &Event{Tool: "mcp__fs__write_file", mcp: true, CWD: s.cwd,
+			Input: asJSON(map[string]any{"path": file, "content": "x"})}}
+		if got := h.loads(memoryWrite{}); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %v", file, got)
+		}
+		h.e.Tool = "mcp__write__read_file"
+		if got := h.loads(memoryWrite{}); got != nil {
+			t.Errorf("a file that is read: %v", got)
+		}
 	}
 }
 

@@ -217,7 +217,12 @@ func (h *handler) loads(w memoryWrite) (out []string) {
 			out = append(out, file)
 		}
 	}
-	for _, file := range h.edited() {
+	files := h.edited()
+	name := strings.ToLower(h.e.Tool[strings.LastIndex(h.e.Tool, "__")+1:])
+	if h.e.mcp && slices.ContainsFunc(editVerbs, func(v string) bool { return strings.Contains(name, v) }) {
+		files = nonEmpty([]string{h.input().File})
+	}
+	for _, file := range files {
 		if m := h.memoryFile(file); m != "" {
 			add(m)
 		} else if shell.Started(h.relative(file)) {

@@ -38,7 +38,7 @@ func stemHashes(words string) (hs []uint32) {
 func (s *Said) AsksToChange(files []File) bool {
 	return len(files) > 0 && !slices.ContainsFunc(files, func(file File) bool {
 		if file.Loaded {
-			return !s.asksForLoaded(file.Path)
+			return !s.asksForLoaded(file)
 		}
 		return !slices.ContainsFunc(s.Requests, func(q Ask) bool { return q.changes(file.Path) })
 	})

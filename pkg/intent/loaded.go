@@ -11,18 +11,26 @@ import (
 // File is a file that a call writes. Loaded says that agents or programs load it by themselves, as they load CLAUDE.md
 // and .bashrc. The path of such a file is relative to the project's folder if the file is in this folder and the folder
 // is known.
+//
+// Known says that the host knows this folder. Then an absolute path is one outside of it.
 type File struct {
 	Path   string
 	Loaded bool
+	Known  bool
 }
 
-// verb is a verb with which people ask for a change of a file. Each field says how the file is named after it.
+// verb is a verb with which people ask for a change of a file. Each field says how the file is named after it. A verb
+// of telling, such as "explain", is in the list only so that the sentence is understood.
 type verb struct {
 	direct bool // "update CLAUDE.md"
+	edit   bool // "fix the typo in CLAUDE.md": it changes a part of a text that is there
 	into   bool // "add a line to CLAUDE.md"
-	in     bool // "document the build in CLAUDE.md", without a word for a part of a text before "in"
+	put    bool // "put the rules in CLAUDE.md", if nothing follows
+	in     bool // "record the build in CLAUDE.md"
+	note   bool // "note this in CLAUDE.md", but not "note the rule in CLAUDE.md", which may mean to pay attention
 	from   bool // "remove a line from CLAUDE.md"
 	carry  bool // "copy CLAUDE.md to AGENTS.md"
+	swap   bool // "replace yarn with pnpm in CLAUDE.md"
 }
 
 var changeVerbs = func() map[string]verb {
@@ -31,18 +39,23 @@ var changeVerbs = func() map[string]verb {
 		words string
 		has   verb
 	}{
-		{"update edit change modify fix correct adjust extend improve shorten simplify reword rewrite revise tidy clean " +
-			"format reformat trim expand amend refresh rework restructure condense translate adapt complete finish",
-			verb{direct: true}},
-		{"write create draft", verb{direct: true, into: true}},
-		{"make generate", verb{direct: true}},
-		{"add append insert put paste include import merge", verb{into: true}},
-		{"note record document save store remember memorize memorise mention state list describe explain",
-			verb{into: true, in: true}},
-		{"remove delete strip cut", verb{from: true}},
+		{"update edit modify fix correct adjust extend improve shorten simplify reword rewrite revise tidy clean " +
+			"format reformat trim expand amend refresh rework restructure condense adapt sort reorder reorganize reorganise",
+			verb{direct: true, edit: true}},
+		{"change replace", verb{direct: true, edit: true, swap: true}},
+		{"set switch", verb{edit: true, swap: true}},
+		{"translate complete finish make generate", verb{direct: true}},
+		{"write", verb{direct: true, into: true, put: true}},
+		{"create draft", verb{direct: true, into: true}},
+		{"add put insert", verb{into: true, put: true}},
+		{"append paste include import merge save store reflect", verb{into: true}},
+		{"record document", verb{into: true, in: true}},
+		{"note remember memorize memorise mention", verb{into: true, note: true}},
+		{"state list describe explain", verb{}},
+		{"remove delete strip cut", verb{edit: true, from: true}},
 		{"copy duplicate", verb{into: true, carry: true}},
 		{"move", verb{into: true, from: true, carry: true}},
-		{"rename", verb{carry: true}},
+		{"rename", verb{edit: true, carry: true, swap: true}},
 	} {
 		for w := range strings.FieldsSeq(x.words) {
 			all[w] = x.has
@@ -72,7 +85,7 @@ var (
 		new end top bottom beginning start of main up`)
 	relations = text.Set("for on about of with to from by at as per following using matching covering in into")
 	outward   = text.Set("to into in onto as at under inside and")
-	saying    = text.Set("say note mention state explain tell remind describe document record include reflect")
+	saying    = text.Set("say contain have list note mention state explain tell remind describe document record include reflect")
 	// follows are words that may follow the name of a file in a request.
 	follows = text.Set(`with so and for about on as please too now again accordingly because since at by using
 		regarding also then to based`)
@@ -81,6 +94,17 @@ var (
 	// retracts are words of a text for a file that may be said to the agent instead.
 	retracts = text.Set(`wait actually nevermind mind scratch cancel forget abort thought thoughts oops sorry later
 		tomorrow kidding joking`)
+	// definite are words before a thing that is there, and indefinite those before a new one.
+	definite = text.Set(`the our its all every each those these their my your his her what which whichever whatever most
+		some both any`)
+	indefinite = text.Set("a an another one more new")
+	// doable are things that a user may ask to fix or do, and that a file only lists.
+	doable = text.Set("point points item items step steps task tasks todo todos")
+	// listed are words for things that a file has, without an article.
+	listed = text.Set("everything everyone anything all rules steps commands instructions hooks settings jobs")
+	// values are words for a value that is somewhere else.
+	values = text.Set(`value values default defaults one ones constant constants version versions name names manager tool
+		variant counterpart counterparts equivalent equivalents it them`)
 	spans   = text.Set("hour hours minute minutes week weeks")
 	besides = text.Set("but though although however unless except only")
 	// callers are words with which a message begins that name the agent.
@@ -94,7 +118,7 @@ var (
 // agree or go on. A sentence must begin with a verb of changing, and the file must be its object. A negation, a
 // deferral or a condition anywhere outside the text for the file, and a sentence that is not understood after the
 // request, take the request back.
-func (s *Said) asksForLoaded(file string) bool {
+func (s *Said) asksForLoaded(file File) bool {
 	for i := len(s.Texts) - 1; i >= max(0, len(s.Texts)-maxOrders); i-- {
 		w := ReadWishes(s.Texts[i])
 		if slices.ContainsFunc(w.Changed, func(p string) bool { return samePath(p, file) }) {
@@ -108,11 +132,11 @@ func (s *Said) asksForLoaded(file string) bool {
 }
 
 // samePath reports whether a path in the user's words is that of a file. A name without a folder is that of a file in
-// the project's folder. An absolute path of a file means that this folder is not known, or that the file is outside of
-// it; then the end of the path is compared.
-func samePath(said, file string) bool {
+// the project's folder. If this folder is not known, the end of an absolute path is compared, but a file in a hidden
+// folder (~/.claude/CLAUDE.md) is not one of a project.
+func samePath(said string, f File) bool {
 	said = strings.ToLower(path.Clean(strings.ReplaceAll(said, `\`, "/")))
-	file = strings.ToLower(path.Clean(strings.ReplaceAll(file, `\`, "/")))
+	file := strings.ToLower(path.Clean(strings.ReplaceAll(f.Path, `\`, "/")))
 	if said == file {
 		return true
 	}
@@ -120,7 +144,9 @@ func samePath(said, file string) bool {
 		parts := strings.SplitN(file, "/", 4) // /home/ana/…, /Users/ana/… or /root/…
 		return len(parts) == 4 && parts[0] == "" && (parts[1] == "home" || parts[1] == "users") && parts[3] == rest || file == "/root/"+rest
 	}
-	return path.IsAbs(file) && !path.IsAbs(said) && !strings.HasPrefix(said, "..") && strings.HasSuffix(file, "/"+said)
+	dir, ok := strings.CutSuffix(file, "/"+said)
+	return ok && path.IsAbs(file) && !f.Known && !path.IsAbs(said) && !strings.HasPrefix(said, "..") &&
+		!strings.Contains(dir, "/.")
 }
 
 // change is a sentence that may ask for a change of a file.
@@ -141,6 +167,8 @@ func (c *change) outside() (words []string) {
 		switch {
 		case c.cut > 0 && i >= c.cut:
 			return words
+		case i > 0 && (c.low[i-1] == "make" && c.low[i] == "sure" || c.low[i-1] == "from" && c.low[i] == "scratch"),
+			i == 0 && c.low[i] == "ensure":
 		case i > 0 && (c.low[i-1] == "the" || c.low[i-1] == "our") && spans[c.low[i]]:
 		default:
 			words = append(words, w)
@@ -173,6 +201,9 @@ func (c *change) read() sense {
 	}
 	if at, ok := c.ahead(i); ok {
 		return at
+	}
+	if !strings.HasSuffix(c.raw[len(c.raw)-1], "?") && c.told(i) {
+		return understoodAll
 	}
 	if !invited && i < len(low) && !c.begins(i) && remarks[low[i]] { // "great, now add …"
 		for i < len(low) && !(c.begins(i) && (openers[low[i-1]] || strings.HasSuffix(c.raw[i-1], ","))) {
@@ -219,6 +250,63 @@ func (c *change) read() sense {
 	return understoodAll
 }
 
+// told reads a sentence that asks that a file says something: "make sure CLAUDE.md says how the tests run", "I'd like
+// CLAUDE.md to mention make test", "let CLAUDE.md say that …".
+func (c *change) told(i int) bool {
+	for _, x := range wanted {
+		n := len(x.before)
+		if len(c.low) <= i+n || !slices.Equal(c.low[i:i+n], x.before) {
+			continue
+		}
+		at := i + n
+		for at < len(c.low) && (locators[c.low[at]] || c.low[at] == "that") {
+			at++
+		}
+		files, next := c.files(at, len(c.low))
+		if len(files) == 0 || next+len(x.after)+1 >= len(c.low) || !slices.Equal(c.low[next:next+len(x.after)], x.after) {
+			continue
+		}
+		says := c.low[next+len(x.after)]
+		if x.third {
+			short, ok := strings.CutSuffix(says, "s")
+			if says = short; !ok {
+				continue
+			}
+		}
+		if saying[says] {
+			c.paths, c.cut, c.changes = append(c.paths, files...), next+len(x.after)+1, true
+			c.named, c.content = c.raw[:c.cut], c.raw[c.cut:]
+			return true
+		}
+	}
+	return false
+}
+
+// wanted are the words before the file and after it in sentences that told reads. third is set if the verb after them
+// has the ending -s.
+var wanted = []struct {
+	before, after []string
+	third         bool
+}{
+	{strings.Fields("make sure"), nil, true}, {strings.Fields("ensure"), nil, true}, {strings.Fields("let"), nil, false},
+	{strings.Fields("i'd like"), strings.Fields("to"), false}, {strings.Fields("i’d like"), strings.Fields("to"), false},
+	{strings.Fields("i would like"), strings.Fields("to"), false}, {strings.Fields("i want"), strings.Fields("to"), false},
+}
+
+// elsewhere reports whether words name a file as the place of something: "as table.csv", "to README.md".
+func (c *change) elsewhere(from, to int) bool {
+	for i := from + 1; i < to && !contents[c.low[i]]; i++ {
+		j := i
+		for j > from && locators[c.low[j-1]] {
+			j--
+		}
+		if _, ok := fileName(c.raw[i]); ok && j > from && (outward[c.low[j-1]] || c.low[j-1] == "from") {
+			return true
+		}
+	}
+	return false
+}
+
 // ahead reads a sentence that begins with the file: "In CLAUDE.md, add a line that …". ok is false for other sentences.
 func (c *change) ahead(i int) (is sense, ok bool) {
 	if i >= len(c.low) || c.low[i] != "in" && c.low[i] != "to" {
@@ -228,7 +316,12 @@ func (c *change) ahead(i int) (is sense, ok bool) {
 	}
 	files, next := c.files(i, len(c.low))
 	if len(files) == 0 || next >= len(c.low) || !strings.HasSuffix(c.raw[next-1], ",") ||
-		changeVerbs[c.low[next]] == (verb{}) || strings.HasSuffix(c.raw[len(c.raw)-1], "?") {
+		strings.HasSuffix(c.raw[len(c.raw)-1], "?") {
+		return 0, false
+	}
+	v := changeVerbs[c.low[next]]
+	if !v.edit && !v.put && !v.in && !v.note || c.elsewhere(next+1, len(c.low)) ||
+		v.note && next+1 < len(c.low) && definite[c.low[next+1]] {
 		return 0, false
 	}
 	c.changes = true
@@ -292,7 +385,9 @@ func (c *change) asks(word string, from, to int) bool {
 			first++
 		}
 		files, next := c.files(first, to)
-		if len(files) == 0 || !c.object(v, c.low[at], from, at) {
+		if len(files) == 0 || !c.object(v, c.low[at], from, at) && !c.swapped(v, from, at, next, to) || c.part(from, at) && definite[c.low[from]] &&
+			c.low[at] != "to" && c.low[at] != "into" && !v.edit && !v.from && !v.in && next < to && !contents[c.low[next]] &&
+			!strings.HasSuffix(c.raw[next-1], ":") {
 			continue
 		}
 		if v.from && v.carry && c.low[at] == "from" && next < to && (c.low[next] == "to" || c.low[next] == "into") {
@@ -323,11 +418,14 @@ func (c *change) output(from, to int) {
 // object reports whether the words between a verb and a preposition at the index at are an object that fits.
 func (c *change) object(v verb, prep string, from, at int) bool {
 	object := c.low[from:at]
+	if inside := prep == "in" || prep == "inside" || prep == "within"; inside && v.swap && swaps(object) {
+		return true
+	}
 	for i, w := range object {
 		how := w == "how" && i+1 < len(object) && object[i+1] == "to" || w == "to" && i > 0 && object[i-1] == "how"
 		place := w == "to" && i+1 < len(object) && (nouns[object[i+1]] || strings.Contains(object[i+1], "/"))
 		over := w == "that" && i > 0 && slices.Contains([]string{"on", "about", "for", "of"}, object[i-1])
-		if !how && !over && (clauses[w] || w == "to" && !place) || strings.Contains(w, opaque) {
+		if !how && !over && len(object) > 1 && (clauses[w] || w == "to" && !place) || strings.Contains(w, opaque) {
 			return false
 		}
 	}
@@ -345,7 +443,15 @@ func (c *change) object(v verb, prep string, from, at int) bool {
 	case "at":
 		return v.into && (c.low[at+1] == "the" || c.low[at+1] == "end" || c.low[at+1] == "top")
 	case "in", "inside", "within":
-		return v.in || v.into && short || c.part(from, at)
+		part := c.part(from, at)
+		switch {
+		case short && len(object) == 1 && listed[object[0]], len(object) > 0 && doable[object[len(object)-1]] && definite[object[0]]:
+			return false
+		case len(object) > 1 && definite[object[0]]: // "the rules in CLAUDE.md" may be rules that are there
+			return v.edit && part || v.put && part || v.in || v.note && object[1] == "new"
+		}
+		return v.in || v.into && short || v.note && len(object) > 0 && !part || part && (v.edit || v.into) &&
+			(v.edit || indefinite[object[0]])
 	case "of":
 		return (v.direct || v.from) && c.part(from, at)
 	case "from":
@@ -353,6 +459,31 @@ func (c *change) object(v verb, prep string, from, at int) bool {
 	}
 	return false
 }
+
+// swaps reports whether an object names a word and another one for it: "yarn with pnpm", "the line length to 120".
+func swaps(object []string) bool {
+	at := slices.IndexFunc(object, func(w string) bool { return w == "with" || w == "by" || w == "to" || w == "from" })
+	if at > 0 && object[at] == "from" { // "from npm to pnpm"
+		at += 1 + slices.Index(object[at+1:], "to")
+	}
+	if at < 1 || at+1 >= len(object) || at > maxSwap || len(object)-at > 3 {
+		return false
+	}
+	return !slices.ContainsFunc(object[:at], func(w string) bool {
+		return clauses[w] || relations[w] && w != "from" || strings.Contains(w, opaque) || strings.HasSuffix(w, ",")
+	}) && !slices.ContainsFunc(object[at+1:], func(w string) bool {
+		return clauses[w] || relations[w] || partsOfText[w] || definite[w] || indefinite[w] || values[w] ||
+			strings.Contains(w, opaque) || len(w) > 4 && strings.HasSuffix(w, "ed")
+	})
+}
+
+// swapped reports whether a request is one as "replace yarn in CLAUDE.md with pnpm". The preposition is at the index at.
+func (c *change) swapped(v verb, from, at, next, to int) bool {
+	return v.swap && c.low[at] == "in" && next < to && swaps(append(slices.Clone(c.low[from:at]), c.low[next:to]...))
+}
+
+// maxSwap is the maximum number of words of what is replaced.
+const maxSwap = 6
 
 // part reports whether the words of an object name a part of a text, before any preposition.
 func (c *change) part(from, at int) bool {
@@ -450,6 +581,9 @@ func (c *change) follows(files []string, at, to int, direct bool) bool {
 		_, file := fileName(next)
 		switch {
 		case contents[w]:
+		case w == "from" && next == "scratch":
+		case w == "as" && c.elsewhere(at, to):
+			return false
 		case !follows[w], w == "to" && (file || !direct && !saying[next] || next == "the" || next == "our" || next == "my"):
 			return false
 		}

@@ -66,6 +66,26 @@ func TestARequestForAChangeOfALoadedFile(t *testing.T) {
 		"Remove the line on tabs from CLAUDE.md":                                     "CLAUDE.md",
 		"Add a link to the docs to CLAUDE.md":                                        "CLAUDE.md",
 		"Add a rule to .cursor/rules/go.mdc: wrap lines at 120":                      ".cursor/rules/go.mdc",
+		"Replace yarn with pnpm in CLAUDE.md":                                        "CLAUDE.md",
+		"Replace yarn in CLAUDE.md with pnpm":                                        "CLAUDE.md",
+		"Set the line length to 120 in CLAUDE.md":                                    "CLAUDE.md",
+		"Change the package manager from npm to pnpm in AGENTS.md":                   "AGENTS.md",
+		"Sort the sections in CLAUDE.md":                                             "CLAUDE.md",
+		"Rewrite CLAUDE.md from scratch":                                             "CLAUDE.md",
+		"Make sure CLAUDE.md says how to run the tests":                              "CLAUDE.md",
+		"Make sure that CLAUDE.md mentions make lint.":                               "CLAUDE.md",
+		"I'd like CLAUDE.md to mention make test":                                    "CLAUDE.md",
+		"Let CLAUDE.md say that tests need Docker":                                   "CLAUDE.md",
+		"Add a note about this to CLAUDE.md so we don't forget":                      "CLAUDE.md",
+		"Update CLAUDE.md if needed":                                                 "CLAUDE.md",
+		"Fix the failing test, and update CLAUDE.md if necessary.":                   "CLAUDE.md",
+		"Update CLAUDE.md. Make no other changes.":                                   "CLAUDE.md",
+		"Our build moved to pnpm. Reflect that in CLAUDE.md.":                        "CLAUDE.md",
+		"Put the build commands in CLAUDE.md":                                        "CLAUDE.md",
+		"Add a rule on tabs in CLAUDE.md":                                            "CLAUDE.md",
+		"Note this in CLAUDE.md":                                                     "CLAUDE.md",
+		"Record the decision in CLAUDE.md":                                           "CLAUDE.md",
+		"Fix the typos in CLAUDE.md and commit it":                                   "CLAUDE.md",
 	} {
 		if file != "" && !asksForLoaded(file, said) {
 			t.Errorf("%q asks for no change of %s", said, file)
@@ -163,12 +183,66 @@ func TestPromiseAMentionOfALoadedFileAsksForNoChange(t *testing.T) {
 		"In CLAUDE.md, is there a line on tabs?",
 		"In README.md, add a link to CLAUDE.md",
 		"I want Bob to add a line to CLAUDE.md",
+		"List the rules in CLAUDE.md",
+		"Explain the rules in CLAUDE.md.",
+		"Can you explain the rules in CLAUDE.md?",
+		"Describe the build in CLAUDE.md",
+		"State the rules in CLAUDE.md",
+		"Explain the job in CLAUDE.md and fix the failing test",
+		"Complete the steps in CLAUDE.md",
+		"Save the table in CLAUDE.md as table.csv",
+		"Save this in CLAUDE.md as table.csv",
+		"Import the settings in CLAUDE.md as a fixture",
+		"Import the settings in CLAUDE.md",
+		"Include the rules in CLAUDE.md",
+		"Paste the rules in CLAUDE.md",
+		"Remember the rules in CLAUDE.md",
+		"Remember the rules in CLAUDE.md and fix the test",
+		"Note the conventions in CLAUDE.md and fix the test",
+		"Mention the rules in CLAUDE.md in the answer",
+		"Create the commands in CLAUDE.md",
+		"Generate the list in CLAUDE.md",
+		"Translate the rules in CLAUDE.md",
+		"Add the commands in CLAUDE.md as make targets",
+		"Put the rules in CLAUDE.md into README.md",
+		"Fix the points in CLAUDE.md",
+		"Replace yarn with the tool in CLAUDE.md",
+		"Replace the style with that in CLAUDE.md",
+		"Set the port to the default in CLAUDE.md",
+		"Set the port to the value in CLAUDE.md",
+		"Replace the tests for the rules in CLAUDE.md",
+		"In CLAUDE.md, copy the table to README.md",
+		"In CLAUDE.md, save the table as table.csv",
+		"In CLAUDE.md, explain the rules",
+		"Make sure CLAUDE.md is followed",
+		"Make sure CLAUDE.md stays as it is",
+		"Make sure the code does what CLAUDE.md says",
+		"Update CLAUDE.md if Bob agrees",
+		"Update CLAUDE.md if needed by Bob",
+		"Add a note to CLAUDE.md so we don't forget, but wait for my OK",
+		"Don't touch CLAUDE.md. Change nothing else.",
+		"Let CLAUDE.md be",
 		"CLAUDE.md",
 		"@CLAUDE.md fix the test",
 		"",
 	} {
 		if asksForLoaded("CLAUDE.md", said) {
 			t.Errorf("%q asks for a change of CLAUDE.md", said)
+		}
+	}
+}
+
+func TestARequestForAFileOfTheProjectIsNoneForOneElsewhere(t *testing.T) {
+	s := new(intent.Said)
+	s.Add("Add a line on tabs to CLAUDE.md")
+	for _, x := range []struct {
+		file intent.File
+		want bool
+	}{{intent.File{Path: "CLAUDE.md", Known: true}, true}, {intent.File{Path: "/srv/other/CLAUDE.md", Known: true}, false},
+		{intent.File{Path: "/home/ana/.claude/CLAUDE.md"}, false}, {intent.File{Path: "/home/ana/p/CLAUDE.md"}, true}} {
+		x.file.Loaded = true
+		if got := s.AsksToChange([]intent.File{x.file}); got != x.want {
+			t.Errorf("%+v: %v", x.file, got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package intent
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -13,6 +14,15 @@ type Wishes struct {
 	// Outputs are the paths to which, or in which, it asks for something: "save it as /tmp/x.csv".
 	Outputs []string
 	Inert   bool // it neither asks for another change nor takes anything back
+}
+
+// asides are conditions and negations in a request that do not take it back. The group is the sign after them.
+var asides = []*regexp.Regexp{
+	regexp.MustCompile(`(?i),?\s+(?:if|where|when|as) (?:needed|necessary|required|appropriate|applicable)([.,;!?]|$|\s+and\b)`),
+	regexp.MustCompile(`(?i),?\s+so (?:that )?(?:we|i|you|they|others|people) (?:don['’]?t|do not|won['’]?t|will not|never) ` +
+		`(?:forget|lose|miss|repeat)(?: (?:it|this|that|them|about it|about this))?([.!]|$)`),
+	regexp.MustCompile(`(?i)([.!;]\s+)(?:make no other changes|change nothing else|(?:do not|don['’]t) (?:change|touch|edit) ` +
+		`anything else)(?:[.!]|$)`),
 }
 
 // ReadWishes returns what a message asks for.
@@ -40,6 +50,9 @@ func ReadWishes(said string) (w Wishes) {
 			continue
 		}
 		list = false
+		for _, x := range asides {
+			row = x.ReplaceAllString(row, "$1")
+		}
 		words, ok := tokens(row)
 		if !ok {
 			return Wishes{}

@@ -145,7 +145,7 @@ func (w *writes) written(loads []string) (files []intent.File, memory bool) {
 		files, memory = append(files, intent.File{Path: file, Loaded: loaded}), memory || shell.IsMemoryFile(file)
 	}
 	for _, file := range loads {
-		files = append(files, intent.File{Path: file, Loaded: true})
+		files = append(files, intent.File{Path: file, Loaded: true, Known: true})
 		memory = memory || !shell.Started(file) || shell.IsMemoryFile(file)
 	}
 	return files, memory
