@@ -50,8 +50,7 @@ func TestAGatewaySaysThatTheServerRefusesACredential(t *testing.T) {
 	}
 	defer apart.Close()
 	gateways := map[string]*Gateway{"in the process": p.Gateway, "apart": apart}
-	// The answer must be the same while the gateway has not noticed the refusal yet, and after it has tried to connect
-	// again.
+	// refused waits until each gateway has tried to connect again and gives this answer.
 	refused := func(credential, secret string) {
 		t.Helper()
 		for where, g := range gateways {
