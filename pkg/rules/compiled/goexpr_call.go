@@ -81,7 +81,7 @@ func (c *goCompiler) format(e ast.CallExpr) *goExpr {
 		}
 	}
 	if len(args) > 0 {
-		return nil // there are arguments that Go functions cannot format; leave the expression to CEL
+		return nil // the format does not use all arguments; leave the expression to CEL
 	}
 	c.spend(costText)
 	return &goExpr{typ: textType, text: func(a *Activation) (string, bool) {

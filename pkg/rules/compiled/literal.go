@@ -52,8 +52,8 @@ type grams struct {
 	// out most windows of a text that occur in a literal by chance. If some window has no two bytes behind or before
 	// it, beside is empty.
 	beside filter
-	// quick has a bit for each window, if windows have four bytes and are few. It tests eight windows of a text at
-	// once.
+	// quick has a bit for each window, if windows have four bytes, are few and are checked at every position. It tests
+	// eight windows of a text at once.
 	quick *quickFilter
 	// slots is a hash table with open addressing over known, small enough for the CPU's caches. The lowest bits of a
 	// slot are the number of a window in known, from 1. The other bits are a part of the window's hash. A slot with 0
