@@ -48,13 +48,19 @@ var (
 	// verb.
 	measured = text.Set(`sprint sales usage cost costs coverage performance weekly monthly daily quarterly annual yearly
 		revenue traffic velocity burndown budget inventory activity audit attendance system error access`)
+	// mayAct are nouns at the beginning of a name of nouns that can be its verb: order_packages, offer_deals. The words
+	// of kept can be the verb too.
+	mayAct = text.Set("offer contract credit expense price budget page file address access")
 	// watching are reading verbs that can be nouns at the beginning of a name: monitor_mute, check_void.
-	watching = text.Set("monitor check track review watch count query search view alert test scan survey poll list")
+	watching = text.Set(`monitor check track review watch count query search view alert test scan survey poll list
+		inspect verify validate preview observe`)
 	// actsLast are verbs that are hardly ever nouns, so that they act at the end of a name.
 	actsLast = text.Set(`void expire forget mute unmute reroute reassign requeue rerun reindex relabel rebalance rescale
 		resize
 		dismiss suppress defer postpone expedite prioritize acknowledge unpin unstar unarchive undelete unmark untag snooze
 		reopen`)
+	// actsNext are verbs that act directly after a word of watching. Further behind they are nouns: check_door_lock.
+	actsNext = text.Set("replay close drain scale lock trigger start stop")
 	// between are prepositions between the nouns of a name: parts_for, slots_for_day.
 	between = text.Set("for of by per")
 	// opened are nouns for things that a tool opens to read them. Opening a thread, an account or a ticket makes a
@@ -90,8 +96,14 @@ func States(space string, method []string) bool {
 	if states[method[last]] {
 		return all(method[:last], IsNoun) && (last > 0 || IsNoun(space))
 	}
+	if last > 0 && method[last] == "logs" && all(method[:last], IsNoun) {
+		return true
+	}
 	if w := method[last]; last > 0 && (w == "report" || w == "reports" || w == "log" || w == "logs") {
 		return all(method[:last], func(w string) bool { return measured[w] })
+	}
+	if last > 0 && (kept[method[0]] || mayAct[method[0]]) {
+		return false // order_packages may order them
 	}
 	if (last > 0 || space != "") && Several([]byte(method[last])) && all(method, IsNoun) {
 		return true // okta.logs, order_items
@@ -107,8 +119,12 @@ func Several(w []byte) bool {
 }
 
 // ActsAfterNoun reports whether a tool's name (without its namespace) that has these first and last words begins with a
-// reading verb that can be a noun, and ends with a verb that changes something: monitor_mute, check_void.
-func ActsAfterNoun(first, last []byte) bool { return watching[string(first)] && actsLast[string(last)] }
+// reading verb that can be a noun, and ends with a verb that changes something: monitor_mute, check_void. next is set
+// if no word is between the two.
+func ActsAfterNoun(first, last []byte, next bool) bool {
+	f, l := string(first), string(last)
+	return watching[f] && (actsLast[l] || next && (actsNext[l] || l == "page" && (f == "monitor" || f == "alert")))
+}
 
 // ActLast reports whether the last word of a tool's name is its verb, although the word can be a noun: ticket_tag.
 func ActLast(method []string) bool {

@@ -83,8 +83,10 @@ func newIndex() index {
 func (x *index) mark(n *toolName, hits []seen) {
 	for _, w := range n.words {
 		text := n.text(w)
-		for _, i := range x.verbs[string(text)] {
-			hits[i] |= seenVerb
+		if !w.still {
+			for _, i := range x.verbs[string(text)] {
+				hits[i] |= seenVerb
+			}
 		}
 		if !w.noun {
 			for _, i := range x.ambiguous[string(text)] {

@@ -31,6 +31,9 @@ type word struct {
 	head bool
 	// act is set for a head, and for the last word after nouns: tag in ticket_tag.
 	act bool
+	// still is set for a reading verb that is a noun, since the verb of the name is at its end: monitor in monitor_mute.
+	// The word then does not count as a verb.
+	still bool
 }
 
 // governs are the words after which ambiguous words are nouns. They are part of the policy
@@ -102,12 +105,18 @@ func (n *toolName) verbLast() {
 		from--
 	}
 	last := len(n.words) - 1
-	if last > from && intent.ActsAfterNoun(n.text(n.words[from]), n.text(n.words[last])) {
-		for i := from; i < last; i++ {
-			n.words[i].noun = true
+	if end := last; end > from {
+		if end > from+1 && string(n.text(n.words[end])) == "all" {
+			end-- // monitor_close_all
 		}
-		n.words[last].noun, n.words[last].act = false, true
-		return
+		if intent.ActsAfterNoun(n.text(n.words[from]), n.text(n.words[end]), end == from+1) {
+			for i := from; i < end; i++ {
+				n.words[i].noun = true
+			}
+			n.words[from].still = true
+			n.words[end].noun, n.words[end].act = false, true
+			return
+		}
 	}
 	several := last > 0 && last == from && intent.Several(n.text(n.words[last])) // okta.logs
 	if last < 1 || !several && !intent.IsNoun(string(n.text(n.words[min(from, last-1)]))) {
