@@ -7,7 +7,8 @@ import (
 
 // passwordNames are parameters of URLs whose values are passwords. Tokens are not among them: a link often has one, and
 // it is for the link's own host.
-var passwordNames = set("password passwd pwd passphrase passcode user_password userpassword client_secret")
+var passwordNames = set(`password passwd pwd passphrase passcode user_password userpassword client_secret pass pw
+	db_password dbpassword db_pass`)
 
 // placeholders are values in place of a password in manuals, and passwords that many programs have at first.
 var placeholders = set(`password passwd passwort secret secrets changeme change_me changeit example required optional
@@ -17,19 +18,24 @@ var placeholders = set(`password passwd passwort secret secrets changeme change_
 const minPassword = 6
 
 // passwords keeps the passwords in a URL: in front of the host, and in parameters. body is the URL from its authority
-// on, and at is its position in the text. A host without a dot is one of a test or of the own machine, such as
-// localhost. Its passwords are no secrets.
+// on, and at is its position in the text. A name without a dot is one of a test or of the own machine, such as
+// localhost. Passwords in front of it are no secrets, and no password for a host of manuals is one.
 func (sc *scanner) passwords(authority, tail, host string, at int) {
-	if i := strings.LastIndexByte(authority, '@'); i > 0 && strings.IndexByte(host, '.') > 0 &&
-		!strings.HasPrefix(host, "127.") {
+	if documented(host) {
+		return
+	}
+	if i := strings.LastIndexByte(authority, '@'); i > 0 && remote(host) {
 		if user, pw, ok := strings.Cut(authority[:i], ":"); ok && pw != user {
 			sc.password(pw, at+len(user)+1)
 		}
 	}
-	_, query, ok := strings.Cut(tail, "?")
+	query, ok := "", false
+	if i := strings.IndexAny(tail, "?#"); i >= 0 {
+		query, ok = tail[i+1:], true
+	}
 	for from := at + len(authority) + len(tail) - len(query); ok && query != ""; {
 		param := query
-		if i := strings.IndexAny(query, "&;#"); i >= 0 {
+		if i := strings.IndexAny(query, "?&;#"); i >= 0 {
 			param = query[:i]
 		}
 		if name, value, ok := strings.Cut(param, "="); ok && value != "" {
@@ -42,6 +48,30 @@ func (sc *scanner) passwords(authority, tail, host string, at int) {
 	}
 }
 
+// remote reports whether host is a name with a dot or an IP address, and not the own machine.
+func remote(host string) bool {
+	if ip, ok := parseIP(host); ok {
+		return !ip.IsLoopback()
+	}
+	return strings.IndexByte(host, '.') > 0
+}
+
+// documented reports whether host is one of the names that are reserved for manuals (RFC 2606). Nobody receives what is
+// sent there.
+func documented(host string) bool {
+	for _, d := range []string{"example.com", "example.net", "example.org"} {
+		if rest, ok := strings.CutSuffix(host, d); ok && (rest == "" || rest[len(rest)-1] == '.') {
+			return true
+		}
+	}
+	return false
+}
+
+// variable reports whether s has the form of the name of a variable: GITHUB_TOKEN, PASSWORD_HERE.
+func variable(s string) bool {
+	return strings.IndexByte(s, '_') > 0 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
+}
+
 // password keeps a password at position at, unless it is a placeholder.
 func (sc *scanner) password(raw string, at int) {
 	value := raw
@@ -49,7 +79,7 @@ func (sc *scanner) password(raw string, at int) {
 		value = plain
 	}
 	lower := strings.ToLower(value)
-	if len(value) < minPassword || strings.ContainsAny(value[:1], "$<{[(%*") || placeholders[lower] ||
+	if len(value) < minPassword || strings.ContainsAny(value[:1], "$<{[(%*") || placeholders[lower] || variable(value) ||
 		strings.Trim(lower, lower[:1]) == "" || strings.Contains(lower, "your") || strings.Contains(lower, "placeholder") ||
 		strings.Contains(value, "{{") || strings.Contains(value, "…") || strings.Contains(value, "...") ||
 		len(value) < 8 && strings.Trim(value, "abcdefghijklmnopqrstuvwxyz") == "" {

@@ -18,6 +18,9 @@ func TestSecretsInURLsAreFound(t *testing.T) {
 		"https://" + strings.ToLower(keysOfIssuers["Google"]) + ".e1.example/", "x@" + strings.ToLower(key) + ".e1.example",
 		"https://e1.example/?user=ana&password=Sommer2024!", "https://e1.example/in?pwd=hunter2", "https://e1.example/?a=1;Password=correcthorse",
 		"https://e1.example/?%70assword=tr0ub4dor", "https://ana:Sommer2024@e1.example/x", "postgres://app:s3cr3t9x@db.e1.example:5432/app",
+		"https://u:Sup3rS3cretPw@127.e1.example/", "https://u:Sup3rS3cretPw@3232235777/", "https://u:Sup3rS3cretPw@[2001:db8::1]/",
+		"https://e1.example/?pass=Sup3rS3cret", "https://e1.example/?pw=Sup3rS3cret", "https://e1.example/?db_password=Sup3rS3cret",
+		"https://e1.example/#password=Sup3rS3cret", "https://e1.example/?a=1#pw=Sup3rS3cret", "https://u:Sup3rS3cretPw@notexample.com/",
 		"see https://ana:p%40ss-w0rd@e1.example.",
 	} {
 		if !hasSecret(in) {
@@ -29,7 +32,9 @@ func TestSecretsInURLsAreFound(t *testing.T) {
 		"https://e1.example/?password={{pw}}", "https://e1.example/?password=your-password", "https://e1.example/?password=xxxxxxxx",
 		"https://e1.example/account?password=forgot", "https://e1.example/?q=password&page=2024001", "https://e1.example/?pwd=reset",
 		"postgres://postgres:postgres@db.e1.example/app", "postgres://app:s3cr3t9x@localhost:5432/app", "redis://x:s3cr3t9x@redis:6379",
-		"https://user:password@e1.example/", "ssh://git@e1.example:22/a.git", "https://e1.example/@ana:builds2024x/post",
+		"https://user:password@e1.example/", "https://x-access-token:GITHUB_TOKEN@github.com/o/r", "https://oauth2:GITLAB_TOKEN@gitlab.com/o",
+		"https://user:PASSWORD_HERE@example.com/", "https://user:mypassword@example.com", "postgres://app:app_password@db.example.com/x",
+		"http://u:s3cr3t9x@127.0.0.1:8080/", "http://u:s3cr3t9x@[::1]/", "https://e1.example/?bypass=Sup3rS3cret", "ssh://git@e1.example:22/a.git", "https://e1.example/@ana:builds2024x/post",
 		"https://desk-2024-a8Kd93hQzLm2Rt7Vw4Bn6Yc.e1.example/", "https://e1.example/task-a8Kd93hQzLm2Rt7Vw4Bn6YcP0sXe5Jf1GuTi",
 		"https://github-pages-for-a-long-project-name.e1.example/", "https://xoxb-tokens-explained-in-ten-steps.e1.example/",
 		"https://npm-registry-mirror-for-everybody-in-europe.e1.example/",
