@@ -127,6 +127,10 @@ var ordinaryLines = lines(`
 	curl -fsS http://127.0.0.1:3000/api/v1/items
 	curl -i 'http://[::1]:8080/healthz'
 	sleep 2 && curl -s localhost:8080/metrics | grep widget
+	grep -rn event.key src
+	rg e.key
+	gh pr list --search 'is:open author:@me'
+	npx vitest run --reporter=verbose
 `)
 
 // strictLines are lines that wait for a person, though they look like the ones above.
@@ -212,6 +216,21 @@ var strictLines = lines(`
 	node version
 	yarn version
 	./gradlew --version --init-script x
+	git --no-pager ls-remote origin > a.txt
+	git -C /tmp/x ls-remote origin
+	curl -sH @key.txt localhost:8080
+	mocha -R /tmp/evil.js
+	npx vitest --reporter=/tmp/evil.mjs
+	yarn prefix
+	git config --get http.https://github.com/.extraheader
+	python -m venv .git/x
+	pytest --junitxml=CLAUDE.md
+	go run ./cmd/widget CLAUDE.md
+	uv run cp README.md CLAUDE.md
+	cd /etc && uv run tee hosts
+	cd /tmp/evil && ./gradlew test
+	cat [!x]ey.txt
+	cat ~+/key.txt
 	tox -e deploy
 	go run ./cmd/deploy
 	cargo run -- --output=/etc/x

@@ -64,7 +64,7 @@ func (j *judge) command(c simple) bool {
 			if t.unknown || t.told || !j.inner(t) {
 				return false
 			}
-		case !literal(t) || secret(t.text):
+		case !literal(t) || secret(t.text) || stacked.MatchString(t.text):
 			return false
 		case r.op == "<", t.text == "/dev/null":
 		case !j.writes(t.text):
@@ -88,13 +88,48 @@ func (j *judge) command(c simple) bool {
 	plain := make([]word, len(words))
 	for i, t := range words {
 		var ok bool
-		if plain[i], ok = j.word(words, i); !ok || secret(t.text) {
+		if plain[i], ok = j.word(words, i); !ok || secret(t.text) && !searched(words, i) || stacked.MatchString(t.text) {
 			return false
 		}
 	}
 	j.some = true
 	return j.program(plain)
 }
+
+// stacked matches a word that a shell expands to the path of another working folder, such as ~-/a.
+var stacked = regexp.MustCompile(`(^|=)~[-+\d]`)
+
+// searchers are programs whose first operand is a pattern or an expression, and not a file.
+var searchers = set("grep egrep fgrep rg jq")
+
+// searched reports whether a word is the pattern of a search, or the expression of jq, in the form of a name such as
+// event.key. It is false if the pattern may be in another word.
+func searched(words []token, i int) bool {
+	if !dotted.MatchString(words[i].text) {
+		return false
+	}
+	all, from := words[:i], 0
+	if all[0].text == "xargs" {
+		for from = 1; from < i && (all[from].text == "-0" || all[from].text == "-r"); from++ {
+		}
+	} else if all[0].text == "git" && i > 1 && all[1].text == "grep" {
+		from = 1
+	}
+	if from >= i || !searchers[base(all[from].text)] {
+		return false
+	}
+	for _, t := range words[from+1:] {
+		if s := t.text; !literal(t) && !t.glob || strings.HasPrefix(s, "--reg") || strings.HasPrefix(s, "--fi") &&
+			!strings.HasPrefix(s, "--fix") || strings.HasPrefix(s, "-") && !strings.HasPrefix(s, "--") &&
+			(strings.Contains(s, "f") || strings.Contains(strings.TrimSuffix(s, "e"), "e")) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(all[from+1:], func(t token) bool { return t.glob || !strings.HasPrefix(t.text, "-") })
+}
+
+// dotted matches a name with a dot and no folder.
+var dotted = regexp.MustCompile(`^\w+(\.\w+)+$`)
 
 // safeVariable reports whether an assignment in front of a program changes nothing but its output.
 func safeVariable(assignment string) bool {
@@ -145,8 +180,11 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 func plainPattern(pattern string) bool {
 	ending := path.Ext(pattern)
 	return textFiles[ending] && !strings.ContainsAny(pattern, "{}") && !strings.ContainsAny(ending, "*?[") &&
-		pattern[0] != '.' && !strings.Contains(pattern, "/.")
+		pattern[0] != '.' && !strings.Contains(pattern, "/.") && !bashClass.MatchString(pattern)
 }
+
+// bashClass matches the parts of patterns that path.Match reads in another way than a shell: [!a] and [[:alpha:]].
+var bashClass = regexp.MustCompile(`\[(!|[^\]]*\[[:.=])`)
 
 var textFiles = set(`.md .txt .rst .log .csv .go .mod .py .js .jsx .mjs .ts .tsx .c .h .cc .cpp .hpp .rs .java .kt .rb
 	.php .swift .scala .sql .html .css .scss .proto .xml .svg .tf .lua .zig .ex .exs .hs .cs .vue .svelte`)
@@ -174,13 +212,22 @@ func (j *judge) program(words []word) bool {
 		}
 		words = words[1:]
 	}
+	inner, within := wrapped(words[0].text, words[1:])
+	if within {
+		j.kind, words = Build, inner
+	}
 	name := base(words[0].text)
 	if name == "cd" {
 		j.goes(words[1:])
 	}
 	switch {
+	case j.away && (within || runs(words)):
+		return false
 	case looks(words):
-		j.remote = j.remote || remote(words)
+		if remote(words) {
+			j.remote = true
+			return !within && !(j.away && name == "git") // settings of git name programs to run
+		}
 		return true
 	case slices.ContainsFunc(words, func(w word) bool {
 		return w.wild && (name != "git" || strings.Contains(w.text, "$"))

@@ -73,26 +73,20 @@ func looks(words []word) bool {
 	switch name {
 	case "curl":
 		return asksItself(args)
+	case "ps":
+		return listsProcesses(args)
 	case "xargs":
 		for len(args) > 0 && (args[0].text == "-0" || args[0].text == "-r") {
 			args = args[1:]
 		}
 		return len(args) > 0 && counters[args[0].text] && !slices.ContainsFunc(args, func(w word) bool { return w.wild })
 	case "git":
-		for len(args) > 1 && !args[0].wild {
-			if args[0].text == "--no-pager" {
-				args = args[1:]
-			} else if args[0].text == "-C" && !args[1].wild && !started(args[1].text) {
-				args = args[2:]
-			} else {
-				break
-			}
-		}
+		args, outside := gitArgs(args)
 		if len(args) == 0 || args[0].wild {
 			return false
 		}
 		o, rest := subcommand(gitLookers, args)
-		if o == nil {
+		if o == nil && !outside {
 			o, rest = subcommand(subLookers[name], args)
 		}
 		return o != nil && o.permit(rest) && !slices.ContainsFunc(args, func(w word) bool {
@@ -111,18 +105,43 @@ func looks(words []word) bool {
 
 // remote reports whether a program prints text from a server.
 func remote(words []word) bool {
-	name := base(words[0].text)
-	return name == "curl" || printsRemote(name, words[1:]) || readsHub(words)
+	name, args := base(words[0].text), words[1:]
+	if name == "git" {
+		args, _ = gitArgs(args)
+	}
+	return name == "curl" || printsRemote(name, args) || readsHub(words)
+}
+
+// gitArgs returns the subcommand of git with its arguments. It drops the options before the subcommand that may be in a
+// line of the kind Look. outside is set if one of them lets git work outside of the folder in which the line starts.
+func gitArgs(args []word) (rest []word, outside bool) {
+	for len(args) > 1 && !args[0].wild {
+		switch {
+		case args[0].text == "--no-pager":
+			args = args[1:]
+		case args[0].text == "-C" && !args[1].wild && !started(args[1].text):
+			outside = outside || !own(args[1].text)
+			args = args[2:]
+		default:
+			return args, outside
+		}
+	}
+	return args, outside
 }
 
 // readsHub reports whether gh only prints text from a server.
 func readsHub(words []word) bool {
-	if slices.ContainsFunc(words, func(w word) bool { return foreignHub(w.text) }) {
-		return false
+	for i, w := range words { // a search may have an @ and a colon: author:@me
+		search := i > 0 && hubSearch[words[i-1].text] || strings.HasPrefix(w.text, "--search=")
+		if !search && foreignHub(w.text) {
+			return false
+		}
 	}
 	return base(words[0].text) == "gh" && len(words) > 2 && !words[1].wild && !words[2].wild &&
 		remoteLookers[words[1].text+"/"+words[2].text] != nil
 }
+
+var hubSearch = set("--search -S")
 
 // otherHost matches a repository with its host, as in -R host.example/owner/repo.
 var otherHost = regexp.MustCompile(`^(-R|--repo=)?=?[\w-]+(\.[\w-]+)+(:\d+)?/[^/]+/[^/]`)
@@ -165,7 +184,7 @@ func builds(words []word) bool {
 		return o != nil && o.permit(args[2:])
 	}
 	if name == "node" && len(args) > 0 && args[0].text == "--test" {
-		return !slices.ContainsFunc(args[1:], func(w word) bool { return !own(w.text) || started(w.text) })
+		return !slices.ContainsFunc(args[1:], func(w word) bool { return !ownFile(w.text) })
 	}
 	if ending := interpreters[name]; ending != "" {
 		return len(args) > 0 && strings.HasSuffix(args[0].text, ending) && own(args[0].text) &&
@@ -173,9 +192,6 @@ func builds(words []word) bool {
 				name, _, _ := strings.Cut(w.text, "=")
 				return scriptOptions[name]
 			})
-	}
-	if inner, ok := wrapped(name, args); ok {
-		return looks(inner) && !remote(inner) || builds(inner)
 	}
 	if name == "go" && len(args) > 0 && args[0].text == "run" {
 		return runsOwn(args[1:])
@@ -190,8 +206,11 @@ func builds(words []word) bool {
 		}
 	}
 	if o, rest := subcommand(subBuilders[name], args); o != nil {
+		if name == "cargo" && args[0].text == "run" && !ordinary(rest) {
+			return false
+		}
 		if end := slices.IndexFunc(rest, func(w word) bool { return w.text == "--" }); name == "cargo" && end >= 0 {
-			return args[0].text == "run" && o.permit(rest[:end]) && ordinary(rest[end+1:])
+			return args[0].text == "run" && o.permit(rest[:end])
 		}
 		return o.permit(rest)
 	}
@@ -210,6 +229,24 @@ func builds(words []word) bool {
 	}
 	o := cmp.Or(builders[name], moreBuilders[name])
 	return o != nil && o.permit(args)
+}
+
+// runs reports whether builds permits a program that may read and write any file in its arguments, since it runs code
+// of the folder. Lines with it count as Build only in the folder in which the line starts.
+func runs(words []word) bool {
+	name, args := words[0].text, words[1:]
+	switch {
+	case moreBuilders[name] != nil:
+		return true
+	case len(args) == 0:
+		return false
+	case strings.HasPrefix(name, "python") && len(args) > 1 && args[0].text == "-m":
+		return moreModules[args[1].text] != nil
+	case name == "go" && args[0].text == "run", name == "node" && args[0].text == "--test":
+		return true
+	}
+	o, _ := subcommand(subBuilders[name], args)
+	return o != nil
 }
 
 // Started reports whether a path names a file that programs run, or read as settings, although no command names it. A
@@ -242,6 +279,13 @@ func own(w string) bool {
 		!strings.Contains(w, "..") && !strings.Contains(w, ":")
 }
 
+// ownFile reports whether a word is the path of a file in the folder that programs neither run nor read as settings
+// without being told to. Some programs read further arguments from a file after an @.
+func ownFile(w string) bool { return own(w) && !started(w) && !strings.HasPrefix(w, "@") }
+
+// noList reports whether an operand is not a file with further arguments.
+func noList(w string) bool { return !strings.HasPrefix(w, "@") }
+
 // options are the arguments that a program may have in a line of the kind Look or Build.
 type options struct {
 	all bool // every argument
@@ -251,9 +295,11 @@ type options struct {
 	// long has the names of long options. If short is empty, the program is one whose long names have a single dash, as
 	// those of go. Then one dash and two dashes are permitted.
 	long    map[string]bool
-	numbers bool                // a number is permitted as an option, as in head -5
-	own     map[string]bool     // long options whose value is the path of a file in the folder
-	values  map[string]bool     // long options with a value, which may be the next word
+	numbers bool            // a number is permitted as an option, as in head -5
+	own     map[string]bool // long options whose value is the path of a file in the folder
+	values  map[string]bool // long options with a value, which may be the next word
+	// long options, and letters of short options, with a value that the function permits
+	checked map[string]func(s string) bool
 	max     int                 // maximum number of operands; 0 sets no maximum
 	operand func(s string) bool // whether an operand is permitted; nil permits all
 	// whether the first operand, a script, is permitted; the function operand judges the other operands
@@ -293,14 +339,18 @@ func (o *options) permit(args []word) bool {
 		case o.numbers && strings.Trim(s[1:], "0123456789") == "":
 		case strings.HasPrefix(s, "--") || o.short == "":
 			name, value, has := strings.Cut(strings.TrimLeft(s, "-"), "=")
+			check := o.checked[name]
 			if o.own[name] {
+				check = ownFile
+			}
+			if check != nil {
 				if !has {
-					if i++; i == len(args) {
+					if i++; i == len(args) || args[i].wild {
 						return false
 					}
 					value = args[i].text
 				}
-				if !own(value) || started(value) {
+				if !check(value) {
 					return false
 				}
 				continue
@@ -320,10 +370,15 @@ func (o *options) permit(args []word) bool {
 			if !ok {
 				return false
 			}
+			option, value := o.valued(s[1:])
 			if next && i+1 < len(args) && !strings.HasPrefix(args[i+1].text, "-") {
 				if i++; args[i].wild { // a shell may expand the option's value to several words
 					return false
 				}
+				value = args[i].text
+			}
+			if check := o.checked[option]; check != nil && !check(value) {
+				return false
 			}
 		}
 	}
@@ -355,6 +410,16 @@ func (o *options) cluster(letters string) (ok, next bool) {
 		}
 	}
 	return true, false
+}
+
+// valued returns the short option in a word that has a value, and the part of the value in the same word.
+func (o *options) valued(letters string) (option, value string) {
+	for i := range len(letters) {
+		if at := strings.IndexByte(o.short, letters[i]); at >= 0 && strings.HasPrefix(o.short[at+1:], ":") {
+			return letters[i : i+1], letters[i+1:]
+		}
+	}
+	return "", ""
 }
 
 func set(s string) map[string]bool {

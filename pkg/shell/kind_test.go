@@ -24,6 +24,14 @@ var kindLines = map[string][]string{
 		"cat src/proc/environ.go", "sha256sum a", "ls 2>&1", "gh pr checks 12", "gh run view 991 --log-failed",
 		"go version", "which go && go version", "node --version", "gh issue view 3 --comments | head -20", "gh pr list --state open --json number,title", "gh pr view -R o/r 1", "gh issue view https://github.com/o/r/issues/1",
 		"gh repo view github.com/o/r", "gh pr list -B release/v1.2", "jq .a.key a.json", "grep -n .key a.go", "gh pr view",
+		"git --no-pager ls-remote origin", "git -C sub ls-remote origin", "git -C sub --no-pager grep -n x",
+		"curl -sH 'Accept: text/plain' localhost:8080", "npm prefix", "npm explain x", "yarn why x", "pnpm why x",
+		"git config --get user.name", "git config --get-all remote.origin.fetch", "git reflog", "git reflog show HEAD",
+		"gh pr list --search 'is:open author:@me'", "gh issue list -S 'a@b:c'", "gh pr list --search='author:@me x:y'",
+		"grep -rn event.key src", "rg e.key", "git grep -n item.key", "jq map.key a.json", "jq -r map.key a.json",
+		"find . -name '*.js' | xargs grep -n event.key", "grep -rne event.key src", "ls | xargs grep x", "cat [^x]ey.txt",
+		"ps", "ps aux", "ps -ef", "ps -efww", "ps -p 12", "ps -fp 12", "uptime", "arch", "uv tree --locked",
+		"kubectl get pod x -o 'jsonpath={.status.phase}'", "git log HEAD~1", "cat ~/a.txt",
 	},
 	Build: {
 		"make", "make -j4 test", "make -j 4 all", "go test -race -run TestX ./...", "go build -o bin/x ./cmd/x",
@@ -40,6 +48,10 @@ var kindLines = map[string][]string{
 		"sed -i.bak '3d' a", "git add src/*.go", "cd src && echo x > a", "git diff > a.patch",
 		"git commit -m \"$(cat <<'EOF'\nMend it (don't ask, it's fine\n\nEOF\n)\"",
 		"git commit -am \"$(cat <<'EOF'\na $(b) `c`\nEOF\n)\"", "git commit -F - <<'EOF'\nMend it.\nEOF",
+		"mocha -R dot test", "mocha --reporter spec", "vitest --reporter=verbose", "npx vitest --reporter verbose run",
+		"vitest --reporter=./tools/r.mjs", "pytest --junitxml=out.xml", "python -m venv .venv", "python3 -m compileall src",
+		"tsc -b packages/a", "uv run tee notes.md", "uv run sed -i s/a/b/ x", "cd sub && uv run pytest", "cd sub && npm ci",
+		"cargo run -- --help", "rspec -f documentation", "mix format lib/a.ex", "dotnet build a.csproj",
 	},
 	Other: {
 		"sort -o .git/hooks/pre-commit vendor/notes.txt", "sort a -o b", "sort -ro b a", "sort -rob a",
@@ -101,6 +113,35 @@ var kindLines = map[string][]string{
 		"gh pr view https://evil.example/o/r/pull/1", "gh repo view evil.example/o/r", "gh repo view git@evil.example:o/r",
 		"gh pr view https://github.com@evil.example/o/r/pull/1", "cat tls/server.key", "cat terraform.tfstate", "base64 a.pfx",
 		"head -3 ./prod.key", "jq .x terraform.tfstate",
+		// Options before a subcommand
+		"git --no-pager ls-remote origin > a.txt", "git -C . ls-remote origin | tee CLAUDE.md",
+		"git -C /tmp/x ls-remote origin", "git -C ../x grep a", "git --no-pager -C ~/x config --get user.name",
+		"git -C sub fetch", "cd /tmp/x && git ls-remote origin", "cd ~ && git --no-pager ls-remote origin",
+		// Files that curl sends
+		"curl -sH @/etc/passwd localhost:8080", "curl -sSfH@x localhost:8080", "curl -vH \"@x\" localhost:8080",
+		"curl --header @x localhost:8080", "curl --header=@x localhost:8080",
+		// Code from outside of the folder, and scripts of the package under other names
+		"mocha -R /tmp/evil.js", "mocha -bR/tmp/evil.js", "mocha --reporter=../evil.js", "mocha --reporter /tmp/evil.js",
+		"vitest --reporter=/tmp/evil.mjs", "npx vitest --reporter ~/evil.mjs", "vitest --reporter=.claude/x.mjs",
+		"vitest --reporter=data:text/javascript,x", "rspec -f /tmp/x", "yarn prefix", "yarn root", "yarn view x",
+		"yarn explain x", "yarn ls", "yarn list", "yarn outdated", "yarn audit", "pnpm prefix", "pnpm explain x",
+		"tsc -b /tmp/evil", "tsc @args.txt", "pytest @args.txt", "python -m pytest @args.txt", "mypy @args.txt",
+		"dotnet build @args.rsp", "arch -arm64 sh x", "arch rm x", "whoami x", "uv tree",
+		// Credentials
+		"git config --get-all http.extraheader", "git config --get http.https://github.com/.extraheader",
+		"git config --get credential.helper", "git config --get remote.origin.proxy", "git config --get github.oauth-token",
+		"git config --get url.https://x@example.org/.insteadof", "ps -ue", "ps -u e", "ps -e -u nobody9", "ps -e -p 0",
+		"kubectl get pod x -o jsonpath-file=a", "kubectl get pod -o=go-template-file=a", "cat i18n.key", "grep x server.key",
+		"grep -e x server.key", "grep -ex server.key", "grep -f x server.key", "grep --regexp=x server.key",
+		"rg --files server.key", "grep -A 1 x server.key", "grep -nf server.key a", "cat [!x]ey.txt", "cat [[:alpha:]]ey.txt",
+		"cat ~+/key.txt", "cat < ~-/key.txt", "cat ~1/key.txt", "grep -f=~+/a x",
+		// Places with settings, and folders elsewhere
+		"python -m venv .git/x", "python -m venv .claude", "python3 -m compileall .git", "mix format .git/x",
+		"pytest --junitxml=.git/x", "pytest --junitxml=/etc/x", "pytest --junit-xml ../x", "cd /etc && uv run tee hosts",
+		"cd $HOME && uv run tee notes.txt", "cd /etc && uv run sed -i s/a/b/ hosts", "poetry run sed -i'/etc/*' s/a/b/ x",
+		"cd ~/evil && npm ci", "cd /tmp/evil && ./gradlew test", "cd ../other && go run .", "cd /etc && python -m venv x",
+		"cd /etc && uv run ls", "uv run curl localhost", "uv run uv run ls", "uv run git ls-remote origin",
+		"cargo run deploy", "cargo run --bin deploy", "git reflog write x", "git reflog delete x",
 	},
 }
 
@@ -116,6 +157,8 @@ func TestALineHasTheKindOfItsPrograms(t *testing.T) {
 
 func TestWhatAServerHasIsRemote(t *testing.T) {
 	for line, want := range map[string]bool{"gh pr view 1": true, "ls && gh issue list": true, "ls": false,
+		"git --no-pager ls-remote origin": true, "git -C . ls-remote origin": true, "git -C . grep x": false,
+		"docker history x": true, "docker ps": false, "docker ps --format '{{.Labels}}'": true,
 		"gh api x":      false,
 		"go test ./...": false, "": false} {
 		if Remote(line) != want {

@@ -74,14 +74,14 @@ var lookers = func() map[string]*options {
 		m[p] = &options{all: true}
 	}
 	none := func(string) bool { return false }
-	m["ps"] = &options{short: "eAfFlwp:u:C:H", operand: func(s string) bool { // without e, which shows variables
-		return strings.Trim(s, "aufxwl0123456789") == ""
-	}}
 	m["uname"], m["nproc"] = &options{short: "asnrvmpio", operand: none}, &options{operand: none}
 	m["lsof"] = &options{short: "inPtp:"}
 	m["sleep"] = &options{operand: duration.MatchString}
-	for p := range set("id whoami uptime free lscpu arch pgrep readlink seq column") {
-		m[p] = &options{short: "aghlunm:frsxt:", operand: nil}
+	for p := range set("id free pgrep readlink seq column") {
+		m[p] = &options{short: "aghlunm:frsxt:"}
+	}
+	for p := range set("whoami uptime lscpu arch") { // on macOS, arch runs the program in its arguments
+		m[p] = &options{operand: none}
 	}
 	// No option of these writes a file or runs a program.
 	for p := range set("tac rev fold fmt expand unexpand paste join comm od strings hexdump cksum sha1sum sha512sum " +
@@ -145,20 +145,22 @@ var builders = map[string]*options{
 		operand: func(s string) bool { return targets[s] || strings.Trim(s, "0123456789") == "" }},
 	"gofmt":       {long: set("l w d s e")},
 	"staticcheck": {long: set("checks tests f fail show-ignored tags go version")},
-	"tsc":         {own: set("p project"), long: set("noEmit pretty strict skipLibCheck version v b build")},
-	"eslint":      {long: set("fix quiet ext max-warnings no-error-on-unmatched-pattern version")},
-	"prettier":    {short: "cwl", long: set("check write list-different version ignore-unknown")},
-	"vitest":      {short: "t:", long: set("run silent bail testNamePattern watch coverage reporter")},
+	"tsc": {own: set("p project"), long: set("noEmit pretty strict skipLibCheck version v b build"),
+		operand: ownFile},
+	"eslint":   {long: set("fix quiet ext max-warnings no-error-on-unmatched-pattern version")},
+	"prettier": {short: "cwl", long: set("check write list-different version ignore-unknown")},
+	"vitest": {short: "t:", long: set("run silent bail testNamePattern watch coverage"),
+		checked: map[string]func(string) bool{"reporter": ownFile}},
 	"jest": {short: "t:i", long: set(`silent ci runInBand bail testNamePattern verbose passWithNoTests coverage
 		testPathPattern watch watchAll maxWorkers listTests`)},
 	"pytest": {short: "qvxslk:m:r:n:", long: set(`tb lf ff last-failed failed-first maxfail no-header no-summary quiet
 		verbose exitfirst collect-only co durations capture disable-warnings stepwise sw showlocals color strict-markers
 		cov-branch no-cov timeout nf new-first ff full-trace deselect`),
-		own: set("cov cov-report junitxml junit-xml ignore")},
+		own: set("cov cov-report junitxml junit-xml ignore"), operand: noList},
 	"ruff": {short: "qv", first: set("check format"), some: true, long: set(`fix diff check select ignore quiet statistics
 		no-cache line-length verbose`)},
-	"mypy": {short: "v", long: set(`strict ignore-missing-imports no-error-summary show-error-codes pretty
-		no-incremental`)},
+	"mypy": {short: "v", operand: noList, long: set(`strict ignore-missing-imports no-error-summary show-error-codes
+		pretty no-incremental`)},
 	"black":         {short: "qvl:", long: set("check diff quiet verbose line-length color")},
 	"flake8":        {short: "vq", long: set("count statistics show-source max-line-length select ignore extend-ignore")},
 	"golangci-lint": {short: "v", first: set("run"), some: true, long: set("fix fast timeout verbose")},

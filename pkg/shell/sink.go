@@ -258,6 +258,11 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 		return flow{}
 	}
 	name, args := base(words[0].text), words[1:]
+	plain := wordsOf(words)
+	if inner, ok := wrapped(name, plain[1:]); ok {
+		words = words[len(words)-len(inner):]
+		name, args, plain = base(words[0].text), words[1:], inner
+	}
 	if s.strange || words[0].unknown && !words[0].glob || len(words[0].inner) > 0 {
 		s.dirty = true
 		s.other(name, args, said)
@@ -265,10 +270,6 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 	}
 	if name == "git" && len(args) > 0 && args[0].text == "mv" {
 		name, args = "mv", args[1:]
-	}
-	plain := make([]word, len(words))
-	for i, t := range words {
-		plain[i] = word{t.text, t.unknown || len(t.inner) > 0}
 	}
 	writes := name == "sed" && slices.ContainsFunc(args, func(t token) bool { return inPlace(t.text) }) ||
 		(name == "sort" || name == "uniq") && !looks(plain)
@@ -313,25 +314,41 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 	case name == closing:
 		s.lost = s.lost || s.dir != "" // after a subshell, the folder is again the one from before the subshell
 	default:
-		if s.dirty = true; !builds(plain) {
+		if s.dirty = true; !builds(plain) || runs(plain) {
 			s.other(name, args, said)
-		} else if name == "go" {
-			s.other(name, outputs(args), "")
+		} else if interpreters[name] == "" || len(args) > 0 && args[0].text == "-m" {
+			s.other("go", outputs(args), "")
 		}
 	}
 	return flow{unknown: true}
 }
 
-// outputs returns the arguments of go build and go test that name the files to which these commands write.
+// wordsOf returns tokens as words.
+func wordsOf(all []token) []word {
+	words := make([]word, len(all))
+	for i, t := range all {
+		words[i] = word{t.text, t.unknown || len(t.inner) > 0}
+	}
+	return words
+}
+
+// The options in outputOptions name a file to which a build or a test writes, perhaps in the next word. Those in
+// inputOptions name no such file, although they may have a value.
+var (
+	outputOptions = set("o coverprofile junitxml junit-xml cov-report output output-file outputFile out")
+	inputOptions  = set(`ignore cov coverpkg deselect select extend-ignore run bench skip tags filter grep exclude
+		testNamePattern testPathPattern test-dir p project`)
+)
+
+// outputs returns the arguments of a build or a test that may name a file to which it writes.
 func outputs(args []token) (out []token) {
 	for i, t := range args {
 		option, value, has := strings.Cut(strings.TrimLeft(t.text, "-"), "=")
-		if !strings.HasPrefix(t.text, "-") || option != "o" && option != "coverprofile" {
-			continue
-		}
-		if has {
+		switch {
+		case !strings.HasPrefix(t.text, "-") || inputOptions[option]:
+		case has:
 			out = append(out, token{text: value})
-		} else if i+1 < len(args) {
+		case outputOptions[option] && i+1 < len(args):
 			out = append(out, args[i+1])
 		}
 	}

@@ -103,6 +103,23 @@ var sinkLines = map[string]string{
 	"./check.sh CLAUDE.md":                                  "CLAUDE.md: ?",
 	"echo \"${X}\" CLAUDE.md":                               "",
 	"git push # CLAUDE.md":                                  "",
+	// Files to which builds and tests write
+	"pytest --junitxml=CLAUDE.md":               "CLAUDE.md: ?",
+	"pytest --junit-xml CLAUDE.md":              "CLAUDE.md: ?",
+	"python -m pytest --junitxml=CLAUDE.md":     "CLAUDE.md: ?",
+	"uv run pytest -q --junitxml=CLAUDE.md":     "CLAUDE.md: ?",
+	"pytest --cov-report=CLAUDE.md":             "CLAUDE.md: ?",
+	"npm test -- --coverage=CLAUDE.md":          "CLAUDE.md: ?",
+	"go test -coverprofile=CLAUDE.md ./...":     "CLAUDE.md: ?",
+	"go run ./cmd/gen CLAUDE.md":                "CLAUDE.md: ?",
+	"cargo run -- CLAUDE.md":                    "CLAUDE.md: ?",
+	"uv run tee CLAUDE.md < evil":               "CLAUDE.md: evil",
+	"poetry run sed -i s/a/b/ CLAUDE.md":        "CLAUDE.md: line",
+	"uv run cat CLAUDE.md":                      "",
+	"pytest --ignore=CLAUDE.md tests":           "",
+	"uv run pytest --ignore=CLAUDE.md":          "",
+	"go test -coverpkg=./memory/... ./memory/x": "",
+	"python3 check.py CLAUDE.md":                "",
 }
 
 // list returns the files of the folder d, or of the folder above d.

@@ -55,16 +55,25 @@ var subLookers = func() map[string]map[string]*options {
 		}
 	}
 	kubectl := map[string]*options{}
-	gets := &options{short: "n:o:l:Ac:pL:", long: set(`namespace output selector all-namespaces show-labels sort-by
+	noFile := func(s string) bool { return !strings.Contains(s, "file") } // jsonpath-file=x reads a file
+	gets := &options{short: "n:o:l:Ac:pL:", checked: map[string]func(string) bool{"o": noFile, "output": noFile},
+		long: set(`namespace selector all-namespaces show-labels sort-by
 		field-selector no-headers label-columns tail since since-time previous container all-containers timestamps prefix
 		containers client short recursive api-group namespaced verbs revision for types timeout show-kind`)}
 	for _, line := range strings.Fields(`get describe logs top explain events version api-resources api-versions
 		rollout/status rollout/history auth/can-i config/current-context config/get-contexts`) {
 		kubectl[line] = gets
 	}
+	// Other subcommands of yarn and pnpm are scripts of the package. yarn 1 and later versions have different ones.
+	pnpm := map[string]*options{}
+	for _, sub := range strings.Fields("ls list why root bin outdated audit view info") {
+		pnpm[sub] = nodeSubs[sub]
+	}
+	yarn := map[string]*options{"why": why, "info": nodeSubs["info"], "bin": nodeSubs["bin"]}
 	return map[string]map[string]*options{
-		"npm": nodeSubs, "pnpm": nodeSubs, "yarn": nodeSubs, "pip": pip, "pip3": pip,
-		"uv": {"tree": {operand: none, long: set("depth")}, "pip/list": pip["list"],
+		"npm": nodeSubs, "pnpm": pnpm, "yarn": yarn, "pip": pip, "pip3": pip,
+		"uv": {"tree": {operand: none, need: []string{"--frozen", "--locked"}, long: set("depth frozen locked")},
+			"pip/list": pip["list"],
 			"pip/show": pip["show"], "pip/freeze": pip["freeze"]},
 		"poetry": {"show": {operand: packageName, short: "toal", long: set("tree outdated latest all")},
 			"check": {operand: none}},
@@ -77,8 +86,8 @@ var subLookers = func() map[string]map[string]*options {
 			"remote/get-url": {some: true, operand: plainName, long: set("all push")},
 			"tag": {short: "ln:", need: []string{"-l", "--list"}, long: set(`list sort contains no-contains merged no-merged
 				points-at column ignore-case`)},
-			"config": {need: []string{"--get", "--get-all"}, some: true, max: 1, long: set(`get get-all global local
-				show-origin show-scope`)},
+			"config": {need: []string{"--get", "--get-all"}, some: true, max: 1, operand: plainSetting,
+				long: set("get get-all global local show-origin show-scope")},
 			"worktree/list": {short: "v", operand: none, long: set("porcelain verbose")},
 			"grep": {short: "nilLhHcwvEFPGIoqpWaA:B:C:e:m:", numbers: true, long: set(`line-number ignore-case
 				files-with-matches files-without-match count word-regexp invert-match extended-regexp fixed-strings
@@ -87,7 +96,7 @@ var subLookers = func() map[string]map[string]*options {
 			"cat-file":   {short: "ptse"},
 			"merge-base": {short: "a", long: set("all octopus is-ancestor fork-point independent")},
 			"reflog": {short: "n:", numbers: true, long: set("all date format"), operand: func(s string) bool {
-				return s != "expire" && s != "delete" && s != "drop"
+				return reflogs[s] || strings.ContainsAny(s, "/@~^") // other words may be subcommands
 			}},
 			"rev-list": {short: "n:", numbers: true, long: set(`count all since until no-merges merges first-parent
 				left-right max-count reverse`)},
@@ -98,9 +107,34 @@ var subLookers = func() map[string]map[string]*options {
 	}
 }()
 
+var reflogs = set("show list exists HEAD main master")
+
+// plainSetting reports whether a key of git's settings is in a section without credentials.
+func plainSetting(key string) bool {
+	return settingForm.MatchString(key) && !settingSecret.MatchString(key)
+}
+
+var (
+	settingForm = regexp.MustCompile(`(?i)^(advice|alias|blame|branch|color|column|commit|core|diff|extensions|fetch|gc|` +
+		`gpg|grep|i18n|index|init|log|merge|pull|push|rebase|remote|rerere|safe|status|submodule|tag|user)\.[\w./-]+$`)
+	settingSecret = regexp.MustCompile(`(?i)header|token|pass|cookie|prox|auth|cred`)
+)
+
+// listsProcesses reports whether ps has arguments with which it shows no variables of processes. ps reads arguments
+// that are not valid a second time, as options of BSD; then e shows the variables.
+func listsProcesses(args []word) bool {
+	var all []string
+	for _, w := range args {
+		all = append(all, w.text)
+	}
+	return psForm.MatchString(strings.Join(all, " "))
+}
+
+var psForm = regexp.MustCompile(`^(-(e|ef|eF|el|A|Af|f|F|l)w{0,2}|[aufxwl]+|(-f )?-p [1-9]\d{0,6}|-fp [1-9]\d{0,6}|)$`)
+
 // remoteSubs are the programs and subcommands among subLookers that print text from a server or a container. An
 // empty list means all.
-var remoteSubs = map[string][]string{"kubectl": {}, "docker": {"logs", "compose", "container"},
+var remoteSubs = map[string][]string{"kubectl": {}, "docker": {"logs", "compose", "container", "history", "image"},
 	"docker-compose": {"logs"},
 	"npm":            {"view", "info", "audit", "outdated"}, "pnpm": {"view", "info", "audit", "outdated"},
 	"yarn": {"info", "audit", "outdated"}, "git": {"ls-remote"}}
@@ -121,8 +155,14 @@ func subcommand(subs map[string]*options, args []word) (o *options, rest []word)
 // printsRemote reports whether a subcommand of subLookers prints text from a server.
 func printsRemote(name string, args []word) bool {
 	subs, ok := remoteSubs[name]
+	if name == "docker" && slices.ContainsFunc(args, func(w word) bool { return fromImage.MatchString(w.text) }) {
+		return true
+	}
 	return ok && len(args) > 0 && (len(subs) == 0 || slices.Contains(subs, args[0].text))
 }
+
+// fromImage matches arguments of docker that show text from an image.
+var fromImage = regexp.MustCompile(`(?i)label|json|command|trunc`)
 
 var (
 	packageForm = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*(@[A-Za-z0-9._^~-]+)?$`)
@@ -153,7 +193,7 @@ var subBuilders = func() map[string]map[string]*options {
 	goMod := &options{short: "", operand: none, long: set("v x json e compat diff go")}
 	cargo := &options{short: "vqp:j:F:", long: set(`release verbose quiet package bin example features all-features
 		no-default-features locked offline frozen no-run workspace open no-deps all-targets benches`)}
-	dotnet := &options{short: "c:v:", operand: own,
+	dotnet := &options{short: "c:v:", operand: ownFile,
 		long: set("configuration no-restore no-build verbosity filter nologo")}
 	return map[string]map[string]*options{
 		"go": {"mod/tidy": goMod, "mod/download": goMod, "mod/verify": goMod, "mod/graph": goMod, "mod/vendor": goMod,
@@ -175,7 +215,7 @@ var subBuilders = func() map[string]map[string]*options {
 		"swift": {"build": {operand: none, short: "cv"},
 			"test": {operand: none, short: "v", long: set("filter parallel")}},
 		"mix": {"test": {operand: own, long: set("trace failed stale")},
-			"compile": {operand: none}, "format": {operand: own}},
+			"compile": {operand: none}, "format": {operand: ownFile}},
 		"git": {"fetch": {short: "pqvt", operand: plainName, long: set(`prune all tags no-tags quiet verbose dry-run depth
 			unshallow prune-tags`)}},
 	}
@@ -262,13 +302,8 @@ func asksItself(args []word) bool {
 	o := options{short: "sSfivIkH:m:", some: true, operand: Loopback, values: set("header max-time connect-timeout"),
 		long: set(`silent
 		show-error fail include verbose head compressed fail-with-body http1.1 http2 no-progress-meter`)}
-	for i, w := range args {
-		if (w.text == "-H" || w.text == "--header") && i+1 < len(args) && strings.HasPrefix(args[i+1].text, "@") ||
-			strings.HasPrefix(w.text, "-H@") || strings.HasPrefix(w.text, "--header=@") || w.wild {
-			return false
-		}
-	}
-	return o.permit(args)
+	// The value of -H may be @ and a file, also as in -sH@file.
+	return o.permit(args) && !slices.ContainsFunc(args, func(w word) bool { return w.wild || strings.Contains(w.text, "@") })
 }
 
 // moreBuilders are builders of other languages, and those that only write to /tmp.
@@ -281,10 +316,12 @@ var moreBuilders = func() map[string]*options {
 		offline parallel continue rerun-tasks no-daemon daemon console warn no-build-cache build-cache`)}
 	return map[string]*options{
 		"mvn": maven, "./mvnw": maven, "gradle": gradle, "./gradlew": gradle,
-		"mocha": {short: "R:g:b", long: set("reporter grep bail recursive exit timeout"), operand: own},
-		"tox":   {short: "qve:p:", long: set("skip-missing-interpreters parallel notest"), operand: none},
-		"nox":   {short: "s:rRl", long: set("sessions reuse-existing-virtualenvs list"), operand: none},
-		"rspec": {short: "fe:", long: set("format example fail-fast color"), operand: own},
+		"mocha": {short: "R:g:b", long: set("grep bail recursive exit timeout"), operand: own,
+			checked: map[string]func(string) bool{"R": ownFile, "reporter": ownFile}},
+		"tox": {short: "qve:p:", long: set("skip-missing-interpreters parallel notest"), operand: none},
+		"nox": {short: "s:rRl", long: set("sessions reuse-existing-virtualenvs list"), operand: none},
+		"rspec": {short: "f:e:", long: set("example fail-fast color"), operand: own,
+			checked: map[string]func(string) bool{"f": plainName, "format": plainName}},
 		"ctest": {short: "VQj:R:E:N", own: set("test-dir"), operand: none, long: set(`output-on-failure verbose rerun-failed
 			parallel tests-regex show-only stop-on-failure`)},
 		"cmake": {short: "j:v", own: set("build"), need: []string{"--build"}, operand: none,
@@ -300,8 +337,8 @@ var moreBuilders = func() map[string]*options {
 
 // moreModules are further modules of Python.
 var moreModules = map[string]*options{
-	"compileall": {short: "qf", operand: own},
-	"venv":       {operand: own, long: set("upgrade-deps prompt")},
+	"compileall": {short: "qf", operand: ownFile},
+	"venv":       {operand: ownFile, long: set("upgrade-deps prompt")},
 	"json.tool":  {max: 1, long: set("indent sort-keys no-indent compact")},
 	"pip": {first: set("list show freeze check"), some: true, operand: packageName, short: "ol",
 		long: set("outdated format local files")},
