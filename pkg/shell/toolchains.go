@@ -303,7 +303,8 @@ func asksItself(args []word) bool {
 		long: set(`silent
 		show-error fail include verbose head compressed fail-with-body http1.1 http2 no-progress-meter`)}
 	// The value of -H may be @ and a file, also as in -sH@file.
-	return o.permit(args) && !slices.ContainsFunc(args, func(w word) bool { return w.wild || strings.Contains(w.text, "@") })
+	file := func(w word) bool { return w.wild || strings.Contains(w.text, "@") }
+	return o.permit(args) && !slices.ContainsFunc(args, file)
 }
 
 // moreBuilders are builders of other languages, and those that only write to /tmp.
