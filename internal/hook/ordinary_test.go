@@ -229,8 +229,7 @@ var strictLines = lines(`
 	uv run cp README.md CLAUDE.md
 	cd /etc && uv run tee hosts
 	cd /tmp/evil && ./gradlew test
-	cat [!x]ey.txt
-	cat ~+/key.txt
+	cat ~+/a.key
 	tox -e deploy
 	go run ./cmd/deploy
 	cargo run -- --output=/etc/x

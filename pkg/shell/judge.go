@@ -96,8 +96,8 @@ func (j *judge) command(c simple) bool {
 	return j.program(plain)
 }
 
-// stacked matches a word that a shell expands to the path of another working folder, such as ~-/a.
-var stacked = regexp.MustCompile(`(^|=)~[-+\d]`)
+// stacked matches a word that a shell expands to a path in an earlier working folder, such as ~-/a.
+var stacked = regexp.MustCompile(`(^|=)~(-|\+?\d)`)
 
 // searchers are programs whose first operand is a pattern or an expression, and not a file.
 var searchers = set("grep egrep fgrep rg jq")
@@ -180,11 +180,8 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 func plainPattern(pattern string) bool {
 	ending := path.Ext(pattern)
 	return textFiles[ending] && !strings.ContainsAny(pattern, "{}") && !strings.ContainsAny(ending, "*?[") &&
-		pattern[0] != '.' && !strings.Contains(pattern, "/.") && !bashClass.MatchString(pattern)
+		pattern[0] != '.' && !strings.Contains(pattern, "/.")
 }
-
-// bashClass matches the parts of patterns that path.Match reads in another way than a shell: [!a] and [[:alpha:]].
-var bashClass = regexp.MustCompile(`\[(!|[^\]]*\[[:.=])`)
 
 var textFiles = set(`.md .txt .rst .log .csv .go .mod .py .js .jsx .mjs .ts .tsx .c .h .cc .cpp .hpp .rs .java .kt .rb
 	.php .swift .scala .sql .html .css .scss .proto .xml .svg .tf .lua .zig .ex .exs .hs .cs .vue .svelte`)

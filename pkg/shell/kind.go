@@ -57,7 +57,7 @@ func secret(w string) bool {
 }
 
 // keyPath matches a word that is a path with a name, and not an expression such as .a.key of jq.
-var keyPath = regexp.MustCompile(`^(\.{1,2}/|~/|/|\w)[\w./-]*$`)
+var keyPath = regexp.MustCompile(`^\w[\w.-]*$|/[\w.+@~-]+$`)
 
 var harmlessProc = set("cpuinfo meminfo loadavg uptime version stat filesystems mounts")
 
