@@ -31,6 +31,8 @@ func TestArgumentsRaiseTheLevel(t *testing.T) {
 		{"shell", `{"command":"find","args":["/","-delete"]}`, 4}, {"shell", `{"command":"ls","args":["-la"]}`, 1},
 		{"shell", `{"command":"sort","args":"-o x a"}`, 4}, {"shell", `{"command":"git","argv":["status"]}`, 1},
 		{"shell", `{"command":"cat","args":["a","; rm -rf b"]}`, 1}, {"shell", `{"command":"cat","args":["~/.ssh/id_rsa"]}`, 4},
+		{"shell", `{"command":"find","args":{"0":"/","1":"-delete"}}`, 4}, {"shell", `{"command":"find","words":["/","-delete"]}`, 4},
+		{"shell", `{"command":"find","commandArgs":["/","-delete"]}`, 4}, {"shell", `{"command":"ls","command_args":["-l"]}`, 1},
 		{"get_output", `{"command":"sort","args":[{"a":1}]}`, 4}, {"get_value", `{"command":"get","args":["key"]}`, 1},
 		{"kb.lookup", `{"params":{"statement":"SELECT 1; UPDATE users SET admin = true"}}`, 4},
 		{"kb.lookup", `{"sql":"SELECT '\\'; DELETE FROM x; --'"}`, 4},

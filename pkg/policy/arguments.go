@@ -26,9 +26,12 @@ type arguments struct {
 	destinations []destination
 	resources    []string // lower case, paths cleaned
 	unread       bool     // a limit was reached
-	line         bool     // the call runs a command line
+	line         bool     // the call has a command line, and no argument that may name a destination besides
 	text         string   // all strings
 }
+
+// lineFolders are arguments with the folder in which a command line runs, or the like.
+var lineFolders = text.Set("cwd workdir workingdirectory directory dir isbackground")
 
 // hostWords are the last words of names of arguments that contain a host.
 var hostWords = contentWords(strings.Fields(`host hostname server domain url uri endpoint address addr ip target
@@ -114,6 +117,9 @@ func readArguments(raw []byte, content map[string]bool, commands bool) (a argume
 	walk(root, "", 0)
 	m, _ := root.(map[string]any)
 	_, a.line = m["command"].(string)
+	for name := range m { // a tool with further arguments may connect to the addresses in these
+		a.line = a.line && (lineArguments[plainArgument(name)] || lineFolders[plainArgument(name)])
+	}
 	a.gather(values, commands)
 	return a
 }

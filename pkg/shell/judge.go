@@ -102,10 +102,18 @@ var stacked = regexp.MustCompile(`(^|=)~(-|\+?\d)`)
 // searchers are programs whose first operand is a pattern or an expression, and not a file.
 var searchers = set("grep egrep fgrep rg jq")
 
+// lists are programs that show names of files, but not what the files contain.
+var lists = set("ls stat test [")
+
 // searched reports whether a word is the pattern of a search, or the expression of jq, in the form of a name such as
-// event.key. It is false if the pattern may be in another word.
+// event.key, or a file with keys of which only the name is shown. It is false if the pattern may be in another word.
 func searched(words []token, i int) bool {
-	if !dotted.MatchString(words[i].text) {
+	w := words[i].text
+	if lists[base(words[0].text)] && keyWord(strings.ToLower(w)) {
+		// For these programs, the names of the folders in the path are judged too.
+		return !secret(strings.TrimSuffix(w, path.Base(w)))
+	}
+	if !dotted.MatchString(w) {
 		return false
 	}
 	all, from := words[:i], 0

@@ -32,7 +32,7 @@ func secret(w string) bool {
 	if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(w, s) }) {
 		return true
 	}
-	if name := w[strings.LastIndexByte(w, '/')+1:]; keyPath.MatchString(w) && keyFile(name) {
+	if keyWord(w) {
 		return true
 	}
 	parts := slices.DeleteFunc(strings.Split(w, "/"), func(p string) bool { return p == "" || p == "." })
@@ -54,6 +54,11 @@ func secret(w string) bool {
 		}
 	}
 	return false
+}
+
+// keyWord reports whether a word, in lower case, is the path of a file with keys.
+func keyWord(w string) bool {
+	return keyPath.MatchString(w) && keyFile(w[strings.LastIndexByte(w, '/')+1:])
 }
 
 // keyPath matches a word that is a path with a name, and not an expression such as .a.key of jq.

@@ -30,6 +30,7 @@ var kindLines = map[string][]string{
 		"gh pr list --search 'is:open author:@me'", "gh issue list -S 'a@b:c'", "gh pr list --search='author:@me x:y'",
 		"grep -rn event.key src", "rg e.key", "git grep -n item.key", "jq map.key a.json", "jq -r map.key a.json",
 		"find . -name '*.js' | xargs grep -n event.key", "grep -rne event.key src", "ls | xargs grep x", "cat [!x]ey.txt", "cat ~+/a.txt",
+		"ls certs/server.key", "test -f certs/server.key", "grep -n process.env src/a.js",
 		"ps", "ps aux", "ps -ef", "ps -efww", "ps -p 12", "ps -fp 12", "uptime", "arch", "uv tree --locked",
 		"kubectl get pod x -o 'jsonpath={.status.phase}'", "git log HEAD~1", "cat ~/a.txt",
 	},
@@ -134,6 +135,7 @@ var kindLines = map[string][]string{
 		"kubectl get pod x -o jsonpath-file=a", "kubectl get pod -o=go-template-file=a", "cat i18n.key", "grep x server.key",
 		"grep -e x server.key", "grep -ex server.key", "grep -f x server.key", "grep --regexp=x server.key",
 		"rg --files server.key", "grep -A 1 x server.key", "grep -nf server.key a",
+		"ls ~/.ssh/a.key", "ls .env.key", "ls a.key && cat a.key", "ls certs/a.key | xargs cat",
 		"cat ~+/a.key", "cat $PWD/a.key", "cat 'a b/a.key'", "cat ~-/a.txt", "cat < ~-/key.txt", "cat ~1/key.txt",
 		"cat ~+1/a.txt", "grep -f=~-/a x",
 		// Places with settings, and folders elsewhere

@@ -2,13 +2,16 @@ package shell
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// argumentLists are the names of arguments with the words after a program's name.
-var argumentLists = set("args argv arguments parameters params options flags")
+// argumentLists are the names of arguments with the words after a program's name. The name may have another word before
+// it, as in commandArgs and command_args.
+var argumentLists = regexp.MustCompile(`(?i)(^|[a-z_-])(args|argv|arguments?|parameters|params|options|flags|words|` +
+	`tokens)_*$`)
 
 // Line returns the command line that the argument key of a call names. If the value is the name of a program, and
 // another argument has a list of words, these words belong to the line: {"command": "find", "args": ["/", "-delete"]}.
@@ -20,7 +23,7 @@ func Line(args map[string]any, key string) (line string, ok bool) {
 	}
 	known := Known(strings.TrimSpace(line)) || strings.ContainsAny(line, "/ ")
 	for _, name := range slices.Sorted(maps.Keys(args)) {
-		if !argumentLists[strings.ToLower(strings.Trim(name, "_"))] || !known {
+		if !argumentLists.MatchString(name) || !known || name == key {
 			continue
 		}
 		switch list := args[name].(type) {
@@ -36,6 +39,10 @@ func Line(args map[string]any, key string) (line string, ok bool) {
 				default:
 					return line, false
 				}
+			}
+		case map[string]any:
+			if len(list) > 0 {
+				return line, false // the order of the words is not known
 			}
 		}
 	}
