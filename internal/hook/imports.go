@@ -3,12 +3,12 @@ package hook
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"lazaret/pkg/intent"
-	"lazaret/pkg/shell"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -19,6 +19,8 @@ const (
 	maxImported = 200
 	maxImport   = 1 << 20 // bytes of all files
 	maxParents  = 12      // folders above a file in which memory files are looked for
+	maxPaths    = 300     // imports of a text
+	maxLength   = 512     // bytes of the path of an import
 )
 
 // imported is an import of a memory file: @path.
@@ -27,12 +29,19 @@ type imported struct {
 	code bool // it is in a code span or block, where hosts import nothing
 }
 
-// imports returns the imports in a text. Each path is returned as it stands, and without the punctuation after it.
+// fence finds the beginning of a line that begins or ends a block of code.
+var fence = regexp.MustCompile("^ {0,3}(```+)[ \t]*([^`\n]*)\\r?\n?$")
+
+// imports returns the imports in a text, at most about maxPaths. Each path is returned as it stands, and without the punctuation after it.
 func imports(s string) (all []imported) {
-	fenced := false
+	fenced := ""
 	for line := range strings.Lines(s) {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			fenced = !fenced
+		switch m := fence.FindStringSubmatch(line); {
+		case m == nil:
+		case fenced == "":
+			fenced = m[1]
+		case len(m[1]) >= len(fenced) && strings.TrimSpace(m[2]) == "":
+			fenced = ""
 		}
 		prev, ticks := ' ', 0
 		for i, r := range line {
@@ -40,7 +49,10 @@ func imports(s string) (all []imported) {
 				ticks++
 			}
 			if r == '@' && !unicode.IsLetter(prev) && !unicode.IsDigit(prev) && prev != '_' && prev != '@' {
-				code := fenced || ticks%2 == 1 && strings.Count(line[i:], "`")%2 == 1
+				if len(all) >= maxPaths {
+					return all
+				}
+				code := fenced != "" || ticks%2 == 1 && strings.Count(line[i:], "`")%2 == 1
 				for _, p := range importPaths(line[i+1:]) {
 					all = append(all, imported{p, code})
 				}
@@ -54,7 +66,7 @@ func imports(s string) (all []imported) {
 // importPaths returns the paths that may begin a text, up to white space that is not escaped.
 func importPaths(s string) []string {
 	var b strings.Builder
-	for i := 0; i < len(s) && b.Len() < maxPath; i++ {
+	for i := 0; i < len(s) && b.Len() < maxLength; i++ {
 		if s[i] == '\\' && i+1 < len(s) && s[i+1] == ' ' {
 			b.WriteByte(' ')
 			i++
@@ -80,14 +92,23 @@ func importPaths(s string) []string {
 var importEndings = text.Set(`.md .mdc .mdx .markdown .txt .rst .adoc .json .yaml .yml .toml .html .xml .csv .go .py .js
 	.ts .sh .rs .java`)
 
+// inFolder finds a plain path with a folder.
+var inFolder = regexp.MustCompile(`^[\w.~/-]*/[\w./-]*\w$`)
+
 // counts reports whether an import may take effect: its file exists, or the path is written like that of a file.
 func (i imported) counts(place string) bool {
 	if info, err := os.Stat(place); err == nil {
 		return info.Mode().IsRegular()
 	}
 	end := strings.ToLower(filepath.Ext(i.path))
+	if place == "" {
+		return true
+	}
 	if i.code {
 		return end == ".md" || end == ".mdc" || end == ".txt"
+	}
+	if dir, err := os.Stat(filepath.Dir(place)); err == nil && dir.IsDir() && inFolder.MatchString(i.path) {
+		return true
 	}
 	return importEndings[end] || strings.HasPrefix(i.path, "~/") || strings.HasPrefix(i.path, "/") ||
 		strings.HasPrefix(i.path, "./") || strings.HasPrefix(i.path, "../")
@@ -147,6 +168,7 @@ func (h *handler) allImported() map[string]bool {
 	for _, file := range h.memoryFiles() {
 		add(h.real(file), 0)
 	}
+	looked := 0
 	for size := 0; len(queue) > 0 && size < maxImport; queue = queue[1:] {
 		from := queue[0]
 		s := h.read(from.file)
@@ -155,9 +177,10 @@ func (h *handler) allImported() map[string]bool {
 			continue
 		}
 		for _, i := range imports(s) {
-			if i.code {
+			if i.code || len(i.path) >= maxLength || looked >= 2*maxPaths {
 				continue
 			}
+			looked++
 			place := h.importPlace(from.file, i.path)
 			if place == "" {
 				continue
@@ -203,7 +226,7 @@ var rewriting = text.Set("sed printf awk perl tr")
 
 // addsImport reports why a person has to look at a write to a memory file: its new text imports a file that the memory
 // file did not import before, and that the user did not name when asking for the change. Nobody has judged the text of
-// this file. An import of another memory file passes.
+// this file. An import of another memory file of the project passes.
 func (h *handler) addsImport(w memoryWrite) string {
 	for _, name := range nonEmpty(append(slices.Clip(w.files), w.file)) {
 		file := h.real(h.path(name))
@@ -215,20 +238,52 @@ func (h *handler) addsImport(w memoryWrite) string {
 		all := imports(w.text)
 		if h.e.tool() != "Bash" {
 			all = append(all, imports(h.result(before))...)
+		} else {
+			if at := strings.LastIndexByte(before, '\n') + 1; composes(w.text) || strings.Contains(before[at:], "@") {
+				return "it writes a text to the agent's memory that it composes from parts"
+			}
+			all = append(imports(unquote.Replace(w.text)), all...)
+		}
+		if len(all) >= maxPaths {
+			return "it makes the agent's memory import more files than are looked up"
 		}
 		for _, i := range all {
 			place := h.importPlace(file, i.path)
-			if had[place] || h.importAsked(place) || h.inProject(place, place) && shell.IsMemoryFile(h.relative(place)) {
+			if had[place] || h.importAsked(place) || h.loaded(place) {
 				continue
 			}
 			rewrites := h.e.tool() == "Bash" && slices.ContainsFunc(strings.FieldsFunc(w.text, intent.NotWord),
 				func(w string) bool { return rewriting[w] })
-			if rewrites || i.counts(place) {
+			if rewrites || len(i.path) >= maxLength || i.counts(place) {
 				return "it makes the agent's memory import " + streams.Clip(i.path, 200)
 			}
 		}
 	}
 	return ""
+}
+
+// unquote removes the quotes of a command line. lone finds an @ that the line may join with a path, and escaped a
+// letter that programs write for an escape.
+var (
+	unquote = strings.NewReplacer("\\\n", "", `"`, "", `'`, "", `\`, "")
+	lone    = regexp.MustCompile("(^|\\s)@(\\s|[{$`]|$)")
+	escaped = regexp.MustCompile(`\\[xodcuU0-9]`)
+	escapes = text.Set("echo printf sed awk perl tr")
+)
+
+// composes reports whether a command line may write an import of which it has only parts.
+func composes(line string) bool {
+	return lone.MatchString(unquote.Replace(line)) || escaped.MatchString(line) && (strings.Contains(line, "$'") ||
+		slices.ContainsFunc(strings.FieldsFunc(line, intent.NotWord), func(w string) bool { return escapes[w] }))
+}
+
+// loaded reports whether a place is that of a memory file that hosts load by themselves.
+func (h *handler) loaded(place string) bool {
+	return place != "" && slices.ContainsFunc(h.memoryFiles(), func(file string) bool {
+		rel := h.relative(file)
+		return !filepath.IsAbs(rel) && !strings.HasPrefix(rel, "node_modules/") && !strings.HasPrefix(rel, "vendor/") &&
+			h.real(file) == place
+	})
 }
 
 // result returns the text of a file after the call of an editing tool that replaces parts of it.
@@ -254,7 +309,7 @@ func (h *handler) noteImports(w intent.Wishes) error {
 		}
 	}
 	for _, file := range w.With[:min(len(w.With), maxNamed)] {
-		for _, place := range h.places(file) {
+		for _, place := range nonEmpty(h.places(file)) {
 			if err := h.st.write(importPrefix+placeHash(place), true); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTheImportsOfAText(t *testing.T) {
@@ -69,6 +70,31 @@ func TestPromiseAnImportThatTheUserDidNotNameWaitsForAPerson(t *testing.T) {
 		if got := s.proposes("Edit", map[string]any{"file_path": "CLAUDE.md", "old_string": "See: ", "new_string": "See @"}); !denied(got) {
 			t.Errorf("%q: an import in two parts: %+v", prompt, got)
 		}
+	}
+}
+
+func TestPromiseAnImportInPartsOrOfAVendoredFileWaitsForAPerson(t *testing.T) {
+	s := work(t, addSection, true)
+	s.savedPage()
+	put(t, filepath.Join(s.cwd, "node_modules/evil/AGENTS.md"), "x")
+	put(t, filepath.Join(s.cwd, "node_modules/AGENTS.md"), "x")
+	acts := []act{bashes(`sed -i 's/tabs/\x40docs\/build.md/' CLAUDE.md`)}
+	for _, text := range []string{`echo @'docs/build.md'`, `echo "@""docs/build.md"`, `echo -e '\x40docs/build.md'`,
+		`printf '\x40docs/build.md\n'`, `printf '%s%s\n' @ docs/build.md`, `echo -n @`} {
+		acts = append(acts, bashes(text+" >> CLAUDE.md"))
+	}
+	for _, text := range []string{"@node_modules/evil/AGENTS.md", "@node_modules/AGENTS.md", "@docs/memory/a.md",
+		"```make test```\n@docs/new.rst", "@docs/new"} {
+		acts = append(acts, act{"Write", map[string]any{"file_path": "CLAUDE.md", "content": text + "\n"}})
+	}
+	for _, a := range acts {
+		if got := s.proposes(a.tool, a.in); !denied(got) || !strings.Contains(got.Specific.Reason, "agent's memory") {
+			t.Errorf("%s %v: %s", a.tool, a.in, reasonOf(got))
+		}
+	}
+	put(t, filepath.Join(s.cwd, "CLAUDE.md"), "See @docs")
+	if got := s.proposes("Bash", bashes("echo /build.md >> CLAUDE.md").in); !denied(got) {
+		t.Errorf("an import in two lines: %s", reasonOf(got))
 	}
 }
 
@@ -158,6 +184,21 @@ func TestImportsAreReadWithinBounds(t *testing.T) {
 	slices.Sort(got)
 	if want := "1.md 2.md 3.md 4.md 5.md CLAUDE.md big.md dir x/y.md"; strings.Join(got, " ") != want {
 		t.Errorf("imported: %v", got)
+	}
+}
+
+func TestAMessOfImportsIsReadInLittleTime(t *testing.T) {
+	cwd := t.TempDir()
+	put(t, filepath.Join(cwd, "CLAUDE.md"), strings.Repeat("@a/", 1<<16))
+	h := &handler{cfg: Config{Read: os.ReadFile}, e: &Event{CWD: cwd, Tool: "Write", Input: asJSON(map[string]any{})},
+		st: &state{t.TempDir()}}
+	start := time.Now()
+	h.allImported()
+	if got := h.addsImport(memoryWrite{file: "CLAUDE.md", text: strings.Repeat("@a/", 1<<14)}); got == "" {
+		t.Error("more imports than are looked up pass")
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("it took %v", d)
 	}
 }
 
