@@ -32,7 +32,8 @@ type imported struct {
 // fence finds the beginning of a line that begins or ends a block of code.
 var fence = regexp.MustCompile("^ {0,3}(```+)[ \t]*([^`\n]*)\\r?\n?$")
 
-// imports returns the imports in a text, at most about maxPaths. Each path is returned as it stands, and without the punctuation after it.
+// imports returns the imports in a text, at most about maxPaths. Each path is returned as it stands, and without the
+// punctuation after it.
 func imports(s string) (all []imported) {
 	fenced := ""
 	for line := range strings.Lines(s) {

@@ -97,7 +97,10 @@ func (h *handler) linkedFile(file string, write bool) string {
 		file = rest // the working folder
 	}
 	named := h.cleaned(file)
-	if len(file) > maxPath || named == "" || named == "/dev" || strings.HasPrefix(named, "/dev/") || strings.HasPrefix(named, "/proc/") {
+	if len(file) > maxPath {
+		return unresolved
+	}
+	if named == "" || named == "/dev" || strings.HasPrefix(named, "/dev/") || strings.HasPrefix(named, "/proc/") {
 		return ""
 	}
 	if strings.HasPrefix(file, "~") && !strings.HasPrefix(file, "~/") && strings.Contains(file, "/") {

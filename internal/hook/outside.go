@@ -103,7 +103,7 @@ const (
 // circle, and if the path is too long, also with the working folder before it. A hook that cannot read the host's files
 // only cleans the path.
 func (h *handler) real(path string) string {
-	if len(path) > 2*maxPath {
+	if len(path) > maxPath {
 		return ""
 	}
 	if h.cfg.Read == nil {

@@ -106,7 +106,7 @@ func btoi(b bool) int {
 func plainContent(words []string) bool {
 	first := false
 	for i, w := range words {
-		w = strings.Trim(plainWord(w), apostrophes+"\"`*()-")
+		w = strings.Trim(plainWord(w), apostrophes+"\"*()-")
 		if retracts[w] || besides[w] && HoldsBack(strings.Join(words[i+1:], " ")) {
 			return false
 		}
