@@ -17,7 +17,8 @@ func Arbiter() Daemon {
 		Name:  "arbiter",
 		Short: "Decide on proposals once every required sentinel has judged the agent's observations",
 		Flags: func(c *cobra.Command) {
-			c.Flags().IntVar(&front.MaxSize, "max-event", 0, "largest event in `BYTES` (default 1 MiB). Set the same value for ingest")
+			c.Flags().IntVar(&front.MaxSize, "max-event", 0,
+				"largest event in `BYTES` (default 1 MiB). Set the same value for ingest")
 			c.Flags().DurationVar(&front.Timeout, "answer-timeout", arbiter.DefaultAnswerTimeout,
 				"how long a request waits for its verdict")
 		},

@@ -14,7 +14,7 @@ import (
 )
 
 // libraries are folders in the home and of the machine in which the tools of languages store libraries and their own
-// sources. Who controls such a file controls programs that the project runs.
+// sources. Their files count as documents, because the project runs this code anyway.
 var libraries = strings.Fields(`~/go/pkg/mod ~/sdk/go* ~/.cargo/registry ~/.cargo/git/checkouts ~/.rustup/toolchains
 	~/.m2 ~/.gradle/caches ~/.local/lib/python*/site-packages /usr/local/go /usr/lib/go /usr/lib/go-* /usr/share/go-*
 	/opt/homebrew/opt/go /opt/homebrew/Cellar/go /usr/lib/python3* /usr/local/lib/python3*`)
@@ -36,7 +36,8 @@ func (h *handler) library(place string) bool {
 		}
 	}
 	root, _, ok := strings.Cut(place, "/lib/python")
-	if home := h.real(h.path("~/")); !ok || home == "" || !below(place, home) || !strings.Contains(place, "/site-packages/") {
+	home := h.real(h.path("~/"))
+	if !ok || home == "" || !below(place, home) || !strings.Contains(place, "/site-packages/") {
 		return false
 	}
 	_, err := os.Stat(filepath.Join(root, "pyvenv.cfg"))

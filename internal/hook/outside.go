@@ -72,8 +72,8 @@ const (
 	unresolved  = "it names a path with too many links to follow"
 )
 
-// inProject reports whether a place of a file is in the project's folder. If this folder is the user's home or one above
-// it, only ordinary files in it count. If the folder is not known, relative paths count.
+// inProject reports whether a place of a file is in the project's folder. If this folder is the user's home or one
+// above it, only ordinary files in it count. If the folder is not known, relative paths count.
 func (h *handler) inProject(file, place string) bool {
 	project := cmp.Or(h.cfg.Folder, h.e.CWD)
 	if project == "" {
@@ -145,8 +145,8 @@ func below(path, folder string) bool {
 	return err == nil && path != "" && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// agentsOwn reports whether a file is in a folder in which Claude Code stores plans, notes and its own working copies of
-// projects. Notes that it loads are memory, which has its own checks.
+// agentsOwn reports whether a file is in a folder in which Claude Code stores plans, notes and its own working copies
+// of projects. Notes that it loads are memory, which has its own checks.
 func (h *handler) agentsOwn(place string) bool {
 	home := h.real(h.path("~/"))
 	return slices.ContainsFunc([]string{"plans", "projects", "worktrees"}, func(name string) bool {

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// sampleEvery is the number of evaluations of a rule of which one is timed. Not all are timed, because reading the clock
-// takes about as long as a cheap rule.
+// sampleEvery is the number of evaluations of a rule of which one is timed. Not all are timed, because reading the
+// clock takes about as long as a cheap rule.
 const sampleEvery = 64
 
 // excepted is the mode label of alerts that an exception made ineffective.

@@ -199,7 +199,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		JetStream:        true,
 		StoreDir:         cfg.store(),
 		SyncInterval:     cfg.syncInterval,
-		// This limit is so high that it has no effect. What limits the streams are their own maximum sizes and the
+		// This limit is so high that it has no effect. The streams are limited by their own maximum sizes and by the
 		// reserve of free disk space (disk_space.go).
 		JetStreamMaxStore: 1 << 50,
 		JetStreamKey:      keys.storage,

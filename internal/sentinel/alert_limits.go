@@ -103,7 +103,8 @@ func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []stre
 	}
 	for i := range out {
 		out[i].Message = fmt.Sprintf(
-			"the alerts of this entry exceed its size limit: alerts with effect %s that were left out: %d", out[i].Effect, out[i].Count)
+			"the alerts of this entry exceed its size limit: alerts with effect %s that were left out: %d",
+			out[i].Effect, out[i].Count)
 		out[i].Count = 1
 	}
 	return out

@@ -73,7 +73,7 @@ const (
 	AloneTime                // the proposal was older than jointFresh, or the clock was set back
 	AloneBehind              // a stage had not folded the whole ledger, or had entries to publish
 	AloneLarge               // the answers were too large, too many, or in another project
-	AloneVain                // the ledger had more entries, so the server refused the joint frame; or the server did not answer
+	AloneVain                // the server refused the joint frame, since the ledger had more entries; or it did not answer
 	alones
 )
 

@@ -71,8 +71,8 @@ type Candidate struct {
 	At          time.Time // ledger time of its last confirmation
 	ValidFrom   time.Time // zero: always
 	ValidTo     time.Time // zero: for ever
-	// Read is set for content that was observed but never written as a memory. Whoever said it, it may be served only
-	// as context.
+	// Read is set for content that was observed but never written as a memory. It may be served only as context,
+	// also if the user said it.
 	Read bool
 	// Grade says whether the belief may be used for planning although it is unverified.
 	Grade Grade

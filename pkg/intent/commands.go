@@ -110,8 +110,8 @@ var (
 )
 
 // orders returns the imperatives of a message. It returns none if the message has a second row, or a sign or word of a
-// quotation. It also returns none if a sentence after the first imperative, or a short one before it, is not understood:
-// such a sentence may take the request back.
+// quotation. It also returns none if a sentence after the first imperative, or a short one before it, is not
+// understood: such a sentence may take the request back.
 func orders(said string) (out []order) {
 	words, ok := rowWords(said)
 	if !ok {

@@ -44,8 +44,8 @@ func (s *Said) AsksToChange(files []File) bool {
 	})
 }
 
-// changes reports whether a request asks for a change of a file. The request must have the file's name. It need not name
-// the file's folder.
+// changes reports whether a request asks for a change of a file. The request must have the file's name. It need not
+// name the file's folder.
 func (q *Ask) changes(file string) bool {
 	name := text.Normalize(path.Base(strings.ReplaceAll(file, `\`, "/")))
 	words := SplitName(name)

@@ -85,7 +85,8 @@ var (
 		new end top bottom beginning start of main up`)
 	relations = text.Set("for on about of with to from by at as per following using matching covering in into")
 	outward   = text.Set("to into in onto as at under inside and")
-	saying    = text.Set("say contain have list note mention state explain tell remind describe document record include reflect")
+	saying    = text.Set(`say contain have list note mention state explain tell remind describe document record include
+		reflect`)
 	// follows are words that may follow the name of a file in a request.
 	follows = text.Set(`with so and for about on as please too now again accordingly because since at by using
 		regarding also then to based`)
@@ -142,7 +143,8 @@ func samePath(said string, f File) bool {
 	}
 	if rest, ok := strings.CutPrefix(said, "~/"); ok {
 		parts := strings.SplitN(file, "/", 4) // /home/ana/…, /Users/ana/… or /root/…
-		return len(parts) == 4 && parts[0] == "" && (parts[1] == "home" || parts[1] == "users") && parts[3] == rest || file == "/root/"+rest
+		home := len(parts) == 4 && parts[0] == "" && (parts[1] == "home" || parts[1] == "users")
+		return home && parts[3] == rest || file == "/root/"+rest
 	}
 	dir, ok := strings.CutSuffix(file, "/"+said)
 	return ok && path.IsAbs(file) && !f.Known && !path.IsAbs(said) && !strings.HasPrefix(said, "..") &&
@@ -336,8 +338,8 @@ func (c *change) ahead(i int) (is sense, ok bool) {
 }
 
 // wished are words before a request that say that it is one.
-var wished = [][]string{strings.Fields("i want you to"), strings.Fields("i'd like you to"), strings.Fields("i need you to"),
-	strings.Fields("i would like you to"), strings.Fields("i’d like you to")}
+var wished = [][]string{strings.Fields("i want you to"), strings.Fields("i'd like you to"),
+	strings.Fields("i need you to"), strings.Fields("i would like you to"), strings.Fields("i’d like you to")}
 
 // other returns how much of a sentence is understood that begins with no imperative.
 func (c *change) other() sense {
@@ -385,9 +387,11 @@ func (c *change) asks(word string, from, to int) bool {
 			first++
 		}
 		files, next := c.files(first, to)
-		if len(files) == 0 || !c.object(v, c.low[at], from, at) && !c.swapped(v, from, at, next, to) || c.part(from, at) && definite[c.low[from]] &&
-			c.low[at] != "to" && c.low[at] != "into" && !v.edit && !v.from && !v.in && next < to && !contents[c.low[next]] &&
-			!strings.HasSuffix(c.raw[next-1], ":") {
+		if len(files) == 0 || !c.object(v, c.low[at], from, at) && !c.swapped(v, from, at, next, to) {
+			continue
+		}
+		if c.part(from, at) && definite[c.low[from]] && c.low[at] != "to" && c.low[at] != "into" && !v.edit && !v.from &&
+			!v.in && next < to && !contents[c.low[next]] && !strings.HasSuffix(c.raw[next-1], ":") {
 			continue
 		}
 		if v.from && v.carry && c.low[at] == "from" && next < to && (c.low[next] == "to" || c.low[next] == "into") {
@@ -445,7 +449,8 @@ func (c *change) object(v verb, prep string, from, at int) bool {
 	case "in", "inside", "within":
 		part := c.part(from, at)
 		switch {
-		case short && len(object) == 1 && listed[object[0]], len(object) > 0 && doable[object[len(object)-1]] && definite[object[0]]:
+		case short && len(object) == 1 && listed[object[0]],
+			len(object) > 0 && doable[object[len(object)-1]] && definite[object[0]]:
 			return false
 		case len(object) > 1 && definite[object[0]]: // "the rules in CLAUDE.md" may be rules that are there
 			return v.edit && part || v.put && part || v.in || v.note && object[1] == "new"
@@ -477,7 +482,8 @@ func swaps(object []string) bool {
 	})
 }
 
-// swapped reports whether a request is one as "replace yarn in CLAUDE.md with pnpm". The preposition is at the index at.
+// swapped reports whether a request has the form "replace yarn in CLAUDE.md with pnpm". at is the index of the
+// preposition before the file.
 func (c *change) swapped(v verb, from, at, next, to int) bool {
 	return v.swap && c.low[at] == "in" && next < to && swaps(append(slices.Clone(c.low[from:at]), c.low[next:to]...))
 }

@@ -18,11 +18,12 @@ type Wishes struct {
 
 // asides are conditions and negations in a request that do not take it back. The group is the sign after them.
 var asides = []*regexp.Regexp{
-	regexp.MustCompile(`(?i),?\s+(?:if|where|when|as) (?:needed|necessary|required|appropriate|applicable)([.,;!?]|$|\s+and\b)`),
-	regexp.MustCompile(`(?i),?\s+so (?:that )?(?:we|i|you|they|others|people) (?:don['’]?t|do not|won['’]?t|will not|never) ` +
-		`(?:forget|lose|miss|repeat)(?: (?:it|this|that|them|about it|about this))?([.!]|$)`),
-	regexp.MustCompile(`(?i)([.!;]\s+)(?:make no other changes|change nothing else|(?:do not|don['’]t) (?:change|touch|edit) ` +
-		`anything else)(?:[.!]|$)`),
+	regexp.MustCompile(`(?i),?\s+(?:if|where|when|as) (?:needed|necessary|required|appropriate|applicable)` +
+		`([.,;!?]|$|\s+and\b)`),
+	regexp.MustCompile(`(?i),?\s+so (?:that )?(?:we|i|you|they|others|people) (?:don['’]?t|do not|won['’]?t|will not|` +
+		`never) (?:forget|lose|miss|repeat)(?: (?:it|this|that|them|about it|about this))?([.!]|$)`),
+	regexp.MustCompile(`(?i)([.!;]\s+)(?:make no other changes|change nothing else|(?:do not|don['’]t) (?:change|touch|` +
+		`edit) anything else)(?:[.!]|$)`),
 }
 
 // ReadWishes returns what a message asks for.

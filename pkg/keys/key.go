@@ -128,8 +128,8 @@ func SetAside(path string) (string, error) {
 		return aside, err
 	}
 	if kept, err := LoadPrivate(aside); err != nil || kept != private {
-		return "", errors.Join(fmt.Errorf("%s exists, but is not a copy of the key in %s: move the file %[1]s away, so that the key can be "+
-			"copied to this path and is not lost", aside, path), err)
+		return "", errors.Join(fmt.Errorf("%s exists, but is not a copy of the key in %s: move the file %[1]s away, so "+
+			"that the key can be copied to this path and is not lost", aside, path), err)
 	}
 	return aside, nil
 }

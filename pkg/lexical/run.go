@@ -62,8 +62,8 @@ func (l *list) join(m list, behind uint32) error {
 	return nil
 }
 
-var errBadRun = errors.New("the index of words in a stage's state is damaged: stop the stage and remove its state folder; it is rebuilt from the " +
-	"ledger or, after a trim, from a snapshot")
+var errBadRun = errors.New("the index of words in a stage's state is damaged: stop the stage and remove its state " +
+	"folder; it is rebuilt from the ledger or, after a trim, from a snapshot")
 
 // next returns the first list in the data of a run, and the data after the list. Both share memory with data.
 func next(data []byte) (l list, rest []byte, err error) {

@@ -29,8 +29,8 @@ func shellKind(args any) string {
 }
 
 // pathArguments are the names of arguments that name files of an editing tool, in lower case and without underscores.
-var pathArguments = []string{"filepath", "notebookpath", "absolutepath", "relativepath", "newpath", "targetfile", "file",
-	"filename", "path", "paths", "source", "destination", "target", "dest", "uri"}
+var pathArguments = []string{"filepath", "notebookpath", "absolutepath", "relativepath", "newpath", "targetfile",
+	"file", "filename", "path", "paths", "source", "destination", "target", "dest", "uri"}
 
 // settingsNamed reports whether the arguments of a call name a file that programs run or read as settings without
 // being told to, also in a patch of Codex.

@@ -16,7 +16,8 @@ var memoryFiles = map[string]bool{
 // sourceCode are the endings of source code. A file with such an ending does not count as memory in one of
 // memoryFolders, because a package may be called memory.
 var sourceCode = map[string]bool{".c": true, ".cc": true, ".cpp": true, ".cs": true, ".css": true,
-	".go": true, ".h": true, ".hpp": true, ".html": true, ".java": true, ".js": true, ".jsx": true, ".kt": true, ".mjs": true, ".php": true,
+	".go": true, ".h": true, ".hpp": true, ".html": true, ".java": true, ".js": true, ".jsx": true,
+	".kt": true, ".mjs": true, ".php": true,
 	".proto": true, ".py": true, ".rb": true, ".rs": true, ".scala": true, ".sql": true, ".swift": true, ".ts": true,
 	".tsx": true, ".zig": true}
 

@@ -68,8 +68,8 @@ func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command 
 	if phase == "end" {
 		return c
 	}
-	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use: NAME@NUMBER, for example support@2, or NAME for the latest version. "+
-		"Any text if the prompt is not registered")
+	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use: NAME@NUMBER, for example "+
+		"support@2, or NAME for the latest version. Any text if the prompt is not registered")
 	c.Flags().StringVar(&file, "prompt-file", "",
 		"`FILE` with the text of that prompt; its digest is compared with that of the registered version")
 	return c

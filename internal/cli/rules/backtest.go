@@ -176,7 +176,8 @@ func printBacktest(w io.Writer, r *backtest.Report) error {
 	}
 	if len(r.Rules) > 0 {
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tw, "\nRULE\tSTATUS\tALERTS BEFORE\tALERTS AFTER\tAFTER PER DAY\tNEWLY HELD\tNO LONGER HELD\tEVALUATIONS\tNS PER EVALUATION")
+		fmt.Fprintln(tw, "\nRULE\tSTATUS\tALERTS BEFORE\tALERTS AFTER\tAFTER PER DAY\tNEWLY HELD\tNO LONGER HELD\t"+
+			"EVALUATIONS\tNS PER EVALUATION")
 		for _, x := range r.Rules {
 			fmt.Fprintln(tw, strings.Join(cli.Cells([]string{x.Rule, x.Status, fmt.Sprint(x.Before), fmt.Sprint(x.After),
 				fmt.Sprintf("%.1f", x.PerDay),
