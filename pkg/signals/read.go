@@ -145,7 +145,7 @@ func readAction(e *streams.Entry, a *streams.ActionEntry) []*Input {
 	in.call.Values = intent.ReadValues(in.Action.Args)
 	in.Action.SecretFile = in.call.SentSecret(a.Tool, in.intent.Values)
 	sent := readSent(in.Action.Args)
-	in.Action.SendsByLine, in.Action.Grant = sent.lines, sent.grant
+	in.Action.SendsByLine, in.Action.Grant, in.Action.Password = sent.lines, sent.grant, sent.password
 	return []*Input{in}
 }
 

@@ -34,8 +34,12 @@ const maxSent = 256
 
 // sentBy says what the arguments of an action send.
 type sentBy struct {
-	lines bool   // an argument is a command line that may send something to another machine
-	grant string // path of the first argument with a signed URL that the action does not only send to the URL's own host
+	lines bool // an argument is a command line that may send something to another machine
+	// grant is the path of the first argument with a signed URL that the action does not only send to the URL's own host,
+	// or with an access key ID of AWS outside of such a URL.
+	grant string
+	// password is the path of an argument that is a URL with a password, if the arguments have no other secret.
+	password string
 }
 
 // readSent reads the arguments of an action.
@@ -77,7 +81,22 @@ func readSent(args map[string]any) (out sentBy) {
 		told = told || receivers[v.last]
 	}
 	for _, v := range all {
+		if !addressArgs[v.last] || told {
+			continue
+		}
+		bare, passwords := text.WithoutPasswords(strings.TrimSpace(v.text))
+		if len(passwords) == 0 || slices.ContainsFunc(append(passwords, bare), hasSecret) {
+			continue
+		}
+		if !slices.ContainsFunc(all, func(w value) bool { return w != v && hasSecret(w.text) }) {
+			out.password = v.path
+			break
+		}
+	}
+	for _, v := range all {
+		rest := v.text
 		for link, host := range text.SignedURLs(v.text) {
+			rest = strings.ReplaceAll(rest, link, " ")
 			own := false
 			switch {
 			case lineArgs[v.last]:
@@ -93,12 +112,21 @@ func readSent(args map[string]any) (out sentBy) {
 				return out
 			}
 		}
+		if text.HasAccessKeyID(rest) {
+			out.grant = v.path
+			return out
+		}
 	}
 	return out
 }
 
 // maxArgsDepth limits how deep arguments are read.
 const maxArgsDepth = 16
+
+// hasSecret reports whether a text has a secret.
+func hasSecret(s string) bool {
+	return slices.ContainsFunc(text.Analyze(s).Carriers, func(c text.Carrier) bool { return c.Kind == text.Secret })
+}
 
 // onlyHost reports whether a text names no host and no address but host.
 func onlyHost(s, host string) bool {

@@ -75,6 +75,16 @@ func pairMarks(marks []Span) []Span {
 	return out
 }
 
+// HasAccessKeyID reports whether s has an access key ID of AWS.
+func HasAccessKeyID(s string) bool {
+	for i := 0; i+awsID <= len(s); i++ {
+		if (i == 0 || !isAlnum(s[i-1])) && isKeyID(s[i:]) && (i+awsID == len(s) || !isAlnum(s[i+awsID])) {
+			return true
+		}
+	}
+	return false
+}
+
 // isKeyID reports whether s begins with an access key ID.
 func isKeyID(s string) bool {
 	if len(s) < awsID || s[:4] != "AKIA" && s[:4] != "ASIA" {

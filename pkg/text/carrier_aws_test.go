@@ -62,3 +62,15 @@ func TestSignedURLsAreFound(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAccessKeyIDIsFound(t *testing.T) {
+	for s, want := range map[string]bool{
+		"AKIAIOSFODNN7EXAMPLE": true, "/AKIAIOSFODNN7EXAMPLE/x": true, "id=ASIAIOSFODNN7EXAMPLE&k": true,
+		"AKIAIOSFODNN7EXAMPLEX": false, "xAKIAIOSFODNN7EXAMPLE": false, "AKIAIOSFODNN7EXAMPL": false,
+		"AKIAiosfodnn7example": false, "": false,
+	} {
+		if HasAccessKeyID(s) != want {
+			t.Errorf("%q: want %v", s, want)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package text
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -46,6 +48,30 @@ func (sc *scanner) passwords(authority, tail, host string, at int) {
 		query = query[min(len(param)+1, len(query)):]
 		from += len(param) + 1
 	}
+}
+
+// WithoutPasswords returns the URL s without the passwords in front of its host and in its query, and these passwords. It
+// returns s and none if s is not a single URL.
+func WithoutPasswords(s string) (bare string, passwords []string) {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" {
+		return s, nil
+	}
+	if pw, ok := u.User.Password(); ok {
+		u.User, passwords = url.User(u.User.Username()), append(passwords, pw)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return s, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if passwordNames[strings.ToLower(name)] {
+			passwords = append(passwords, query[name]...)
+			delete(query, name)
+		}
+	}
+	u.RawQuery = query.Encode()
+	return u.String(), passwords
 }
 
 // remote reports whether host is a name with a dot or an IP address, and not the own machine.

@@ -56,3 +56,19 @@ func TestSecretsInURLsAreFound(t *testing.T) {
 		t.Error("secrets are not masked")
 	}
 }
+
+func TestPasswordsAreTakenOutOfAURL(t *testing.T) {
+	for _, x := range []struct{ url, bare, passwords string }{
+		{"https://ana:tr4vel@h1.example/x?a=1", "https://ana@h1.example/x?a=1", "tr4vel"},
+		{"https://h1.example/?b=2&Password=one&pw=two&password=three", "https://h1.example/?b=2", "one three two"},
+		{"https://ana@h1.example/?token=x", "https://ana@h1.example/?token=x", ""},
+		{"see https://ana:tr4vel@h1.example/", "see https://ana:tr4vel@h1.example/", ""},
+		{"https://h1.example/?password=%zz", "https://h1.example/?password=%zz", ""},
+		{"", "", ""},
+	} {
+		bare, passwords := WithoutPasswords(x.url)
+		if bare != x.bare || strings.Join(passwords, " ") != x.passwords {
+			t.Errorf("%q: %q, %q", x.url, bare, passwords)
+		}
+	}
+}

@@ -8,8 +8,7 @@ import (
 
 // SignedURLs yields the URLs in s that grant access by a signature in their query, with their hosts: links to objects
 // in a store (X-Amz-Signature, X-Goog-Signature, sig), signed requests and the like. Such a URL works for everybody
-// who has it. Hosts are in lower case and
-// without a port. A URL that is a parameter of another one is yielded too.
+// who has it. Hosts are in lower case and without a port. A URL that is a parameter of another one is yielded too.
 func SignedURLs(s string) iter.Seq2[string, string] {
 	return func(yield func(link, host string) bool) { signedURLs(s, maxDepth, yield) }
 }
