@@ -85,6 +85,7 @@ var (
 		new end top bottom beginning start of main up`)
 	relations = text.Set("for on about of with to from by at as per following using matching covering in into")
 	outward   = text.Set("to into in onto as at under inside and")
+	locating  = text.Set("in at under inside and")
 	saying    = text.Set(`say contain have list note mention state explain tell remind describe document record include
 		reflect`)
 	// follows are words that may follow the name of a file in a request.
@@ -413,6 +414,13 @@ func (c *change) output(from, to int) {
 			j--
 		}
 		directed := j == from || j > from && outward[c.low[j-1]] && (j < from+2 || !complemented[c.low[j-2]])
+		if j > from && locating[c.low[j-1]] {
+			v, changes := changeVerbs[c.low[from-1]]
+			// "Fix the bug described in ~/x.md" and "fix the test using the data in ~/x.md" only read the file.
+			directed = directed && changes && (v.into || v.in || v.note || !slices.ContainsFunc(c.low[from:j-1], func(w string) bool {
+				return relations[w] || len(w) > 4 && strings.HasSuffix(w, "ed")
+			}))
+		}
 		if file, ok := fileName(c.raw[i]); ok && directed {
 			c.outputs = append(c.outputs, file)
 		}
