@@ -72,7 +72,7 @@ const (
 	frontGo   = "internal/arbiter/front.go"
 	arbiterGo = "internal/arbiter/fold.go"
 	ingestGo  = "internal/ingest/fold.go"
-	observeGo = "internal/ingest/observe.go"
+	prepareGo = "internal/ingest/prepare.go"
 	jointGo   = "internal/stage/joint.go"
 	leadsGo   = "internal/stage/intake_joint.go"
 	answersGo = "internal/stage/ledger_joint.go"
@@ -129,12 +129,12 @@ func (s *ledgerStage) push(p *pending) {
 	if err := st.Set(waitingKey`},
 	}, plain(3000), "", unanswered, "without a verdict"},
 	{"M6", "the content of one observation in 100 is cut", []edit{
-		{observeGo, "	a := m.Address\n	e := &streams.ObservationEntry{",
-			`	if mutant == "M6" && m.Seq%100 == 0 && len(o.Content) > 10 {
-		o.Content = o.Content[:10]
-	}
-	a := m.Address
-	e := &streams.ObservationEntry{`},
+		{prepareGo, "		for _, b := range blocksOf(o) {\n",
+			`		if mutant == "M6" && m.Seq%100 == 0 && len(o.Content) > 10 {
+			o.Content = o.Content[:10]
+		}
+		for _, b := range blocksOf(o) {
+`},
 	}, plain(2000), "", altered, "with another content"},
 	{"M7", "the intake is purged of events that wait", []edit{
 		{purgeGo, "			low = min(low, h.msg.Seq)\n",
@@ -179,7 +179,7 @@ func (s *ledgerStage) push(p *pending) {
 	}, nil, decideAsAlone, nil, "was decided with"},
 	{"M16", "ingest takes an offer although it has not read the whole intake", []edit{
 		{offerGo, "m.Header.Get(\"Status\") == \"404\"\n", "(m.Header.Get(\"Status\") == \"404\" || mutant == \"M16\")\n"},
-	}, nil, decideAsAlone, nil, "was acknowledged before it"},
+	}, nil, decideAsAlone, nil, "had been acknowledged before"},
 }
 
 // mutated returns the changed files by path within the module. It returns an error if the text of an
