@@ -68,7 +68,7 @@ func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 // ErrNoRoom means that the server refuses messages because almost no space is left on the disk.
 var ErrNoRoom = errors.New("the disk is nearly full")
 
-// Admit(false) makes the streams refuse messages. Admit(true) or Restart makes them accept messages again.
+// Admit makes the streams accept messages, or refuse them if on is false. A restart makes them accept messages, too.
 func (s *Server) Admit(on bool) error {
 	s.life.Lock()
 	defer s.life.Unlock()
