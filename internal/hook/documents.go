@@ -91,7 +91,7 @@ var otherRevision = regexp.MustCompile(`^(\w[\w./~^@{}-]*:[^%]+|FETCH_HEAD.*|(re
 
 // prints reports whether a command line prints only text of the project's documents and of its programs.
 func (h *handler) prints(command string) bool {
-	words, all := shell.Paths(command, maxLinked)
+	words, all := h.paths(command)
 	matched := 0
 	return all && !slices.ContainsFunc(words, func(w shell.Path) bool {
 		if w.Program == "git" && slices.ContainsFunc(w.Names, func(name string) bool {
@@ -99,7 +99,7 @@ func (h *handler) prints(command string) bool {
 		}) {
 			return true
 		}
-		if w.Write || listing[w.Program] {
+		if w.Write || w.Folder || listing[w.Program] {
 			return false
 		}
 		for _, name := range w.Names {
@@ -156,9 +156,9 @@ func (h *handler) userNamed(place string) bool {
 // programs, if that is only text of the project: go test ./... > /tmp/out.txt. It forgets files that another line may
 // have written.
 func (h *handler) noteWritten(command string, own bool) error {
-	words, _ := shell.Paths(command, maxLinked)
+	words, _ := h.paths(command)
 	for _, w := range words {
-		if !w.Write {
+		if !w.Write || w.Folder {
 			continue
 		}
 		for _, name := range w.Names {

@@ -18,20 +18,75 @@ const (
 	maxStars   = 4
 )
 
-// linked reports why a person has to look at a command line: a word of it leads to another file than its name says,
-// through a symbolic link. The policy sees the names alone. Files of the folder of temporary files may be written.
+// linked reports why a person has to look at a command line. Either a word of it leads to another file than its name
+// says, through a symbolic link, or the line writes in a folder outside of the project. The policy sees the names alone.
+// Files of the folder of temporary files may be written.
 func (h *handler) linked(command string) (why string) {
-	if h.cfg.Read == nil || h.e.CWD == "" {
-		return "" // links are not known
+	if h.e.CWD == "" {
+		return "" // it is not known where relative paths lead
 	}
-	words, all := shell.Paths(command, maxLinked)
+	words, all := h.paths(command)
 	if !all {
 		return "it names more files than are looked up"
 	}
 	matched := 0
 	for _, w := range words {
-		if why = h.linkedWord(w, &matched); why != "" {
+		if w.Folder {
+			why = h.worksOutside(w)
+		} else if h.cfg.Read != nil { // otherwise links are not known
+			why = h.linkedWord(w, &matched)
+		}
+		if why != "" {
 			return why
+		}
+	}
+	return ""
+}
+
+// paths returns the words of a command line that may be paths.
+func (h *handler) paths(command string) (words []shell.Path, all bool) {
+	around := shell.Around{Folder: func(dir string) bool {
+		info, err := os.Stat(h.path(dir + "/."))
+		return err == nil && info.IsDir() && h.cfg.Read != nil
+	}}
+	if strings.Contains(command, "show-toplevel") {
+		around.Top = h.top()
+	}
+	return shell.Paths(command, maxLinked, around)
+}
+
+// top returns the folder of the repository of git in which the working folder is, or "".
+func (h *handler) top() string {
+	at := h.real(h.e.CWD)
+	if project := h.real(h.cfg.Folder); h.cfg.Read == nil && project != "" && below(at, project) {
+		return project
+	}
+	for h.cfg.Read != nil && at != "" {
+		if _, err := os.Stat(filepath.Join(at, ".git")); err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	return ""
+}
+
+// worksOutside reports why a person has to look at a program that may write in the folders of w.
+func (h *handler) worksOutside(w shell.Path) string {
+	if w.Lost {
+		return "it writes in a folder that is not known"
+	}
+	for _, dir := range w.Names {
+		for _, place := range h.places(dir) {
+			file := filepath.Join(place, "x") // if the project is the home, not all files in it count
+			if place == "" || !h.agentsOwn(place) && !h.inProject(dir, file) && !h.temporary(place) && !h.namedOutside(dir) {
+				return "it writes in a folder outside of the project"
+			}
+			if rel := h.relative(place); !filepath.IsAbs(rel) && shell.Started(rel) {
+				return "it writes in a folder with settings of programs"
+			}
 		}
 	}
 	return ""
@@ -39,7 +94,6 @@ func (h *handler) linked(command string) (why string) {
 
 // linkedWord is like linked, for one word of a line. It adds to matched how many files patterns name.
 func (h *handler) linkedWord(w shell.Path, matched *int) string {
-	exists := false
 	for _, name := range w.Names {
 		files := []string{name}
 		if w.Pattern {
@@ -53,14 +107,7 @@ func (h *handler) linkedWord(w shell.Path, matched *int) string {
 			if why := h.linkedFile(file, w.Write); why != "" {
 				return why
 			}
-			if w.Lost && !exists {
-				_, err := os.Lstat(h.path(file))
-				exists = err == nil || filepath.IsAbs(file) || strings.HasPrefix(file, "~/")
-			}
 		}
-	}
-	if w.Lost && w.Write && !exists && !strings.HasPrefix(w.Names[0], "-") {
-		return "the folder is not known in which it writes " + w.Names[0]
 	}
 	return ""
 }

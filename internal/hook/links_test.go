@@ -84,3 +84,90 @@ func TestPromiseAWordOfACommandLineIsJudgedByTheFileToWhichItLeads(t *testing.T)
 		t.Errorf("a memory file that is a link to another: %+v", got.Specific)
 	}
 }
+
+// A line is judged by the folder in which its programs run.
+func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	s := work(t, "Fix the failing test, and run the tests", true)
+	top := s.cwd
+	for _, dir := range []string{home + "/other", home + "/notes", top + "/sub/deep", top + "/.git/hooks"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(home+"/other", filepath.Join(top, "away")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(top, "b"), "x")
+	outside := []string{"cd /opt && cp hosts x", "cd /etc && cp hosts x", "cd ~/other && mv a b", "cd " + home + "/other; touch a",
+		"cd ~/other && mkdir a", "cd away && cp a b", "cd ~/other && make test", "cd ~/other && go test ./...",
+		"cd /opt && go build", "cd ~/other && git add -A && git commit -m x", "cd - && cp a b", "cd - && cp README.md b",
+		"cd ~/other && echo x > a", "cd ~/other && ls | tee a", "cd ~/other && sed -i s/a/b/ b", "cd ~ && cp a b",
+		"cd / && touch a", "(cd ~/other && cp a b)", "cd sub && cd ~/other && cp a b", "false || cd ~/other; cp a b",
+		"cd sub; cd " + home + "; cd other; cp a b", "if true; then cd ~/other; fi; cp a b", "cd ~/other/ && gofmt -w a.go",
+		"pushd ~/other && cp a b", "env -C ~/other cp a b", "git -C ~/other mv a b", "make -C ~/other test",
+		"tar -C ~/other -xf a.tar", "cd ~/other && ln -s a b", "cd ~/other && rsync a b", "cd ~/other && install a b",
+		"timeout 5 cd sub && cd ~/other && cp a b", "ls | cd ~/other; cp a b", "while true; do cp a b; cd ..; done",
+		"cd \"$(git rev-parse --show-toplevel)\" && cd ~/other && cp a b", "cd $X && cp a b"}
+	for i := 0; i < len(outside); i += 15 { // a session may have 20 open holds of one tool
+		fresh := work(t, "Fix the failing test, and run the tests", true)
+		fresh.cwd, fresh.cfg.Folder = top, top
+		for _, line := range outside[i:min(i+15, len(outside))] {
+			if got := fresh.proposes("Bash", map[string]any{"command": line}); !denied(got) {
+				t.Errorf("%s: %+v", line, got)
+			}
+		}
+	}
+	inside := []string{"cd sub && touch a && cd .. && cp b c", "cd sub; touch a; cd ..; cp b c",
+		"cd sub/deep && make test && cd - && mkdir -p c", "cd sub/deep && cd ../.. && go test ./...",
+		"cd " + top + " && cp b c", "cd " + top + "/sub && go test ./... 2>&1 | tail -5", "cd " + top + "; touch c; make test",
+		"cd $(git rev-parse --show-toplevel) && go test ./...", "cd \"$(git rev-parse --show-toplevel)\" && make test && cp b c",
+		"(cd sub && make test) && cp b c", "(cd ~/other && ls); touch c", "cd ~/other && ls -la", "cd ~/other && git log --oneline",
+		"cd /tmp && touch lazaret-h1-a", "mkdir -p new && cd new && touch a && cd .. && touch c", "cd sub && ls && cd .. && git add -A",
+		"cd sub && git commit -am 'mend it'", "cd sub && echo x > a", "npm test || cd sub && touch a", "cd sub/ && go vet ./... | tee out.txt"}
+	s.cfg.Folder = top
+	for _, line := range inside {
+		if got := s.proposes("Bash", map[string]any{"command": line}); got != nil {
+			t.Errorf("%s: %s", line, reasonOf(got))
+		}
+	}
+	// The shell may be in another folder than the project from the start.
+	for dir, passes := range map[string]bool{home + "/other": false, "/etc": false, top + "/sub": true,
+		top + "/.git/hooks": false} {
+		s.cwd = dir
+		name := filepath.Base(dir) // so that no line is the same call as one in another folder
+		for _, line := range []string{"cp a " + name, "touch " + name, "make test && mkdir " + name} {
+			if got := s.proposes("Bash", map[string]any{"command": line}); (got == nil) != passes {
+				t.Errorf("in %s: %s: %s", dir, line, reasonOf(got))
+			}
+		}
+		if got := s.proposes("Bash", map[string]any{"command": "ls -la"}); got != nil {
+			t.Errorf("in %s: %s", dir, reasonOf(got))
+		}
+		back := "cd " + top + " && touch c"
+		if got := s.proposes("Bash", map[string]any{"command": back}); got != nil {
+			t.Errorf("in %s: %s: %s", dir, back, reasonOf(got))
+		}
+	}
+	s.cwd = top
+	for dir, passes := range map[string]bool{"/opt": false, home + "/other": false, "sub": true, top: true, "": true} {
+		in := map[string]any{"command": "touch a" + filepath.Base(dir), "directory": dir}
+		if got := s.proposes("Bash", in); (got == nil) != passes {
+			t.Errorf("in %q: %s", dir, reasonOf(got))
+		}
+	}
+	// Over HTTP, too.
+	s.cwd, s.cfg.Read = top, nil
+	for line, passes := range map[string]bool{"cd ~/other && cp a b": false, "cd /opt && touch a": false, "cd sub && cp a b": true,
+		"cd " + top + " && cp a b": true, "cd $(git rev-parse --show-toplevel) && go test ./...": true} {
+		if got := s.proposes("Bash", map[string]any{"command": line}); (got == nil) != passes {
+			t.Errorf("over HTTP: %s: %s", line, reasonOf(got))
+		}
+	}
+	// A folder that the user named as the place to write to is one.
+	s = work(t, "Write the summary into ~/notes/, and fix the failing test", true)
+	if got := s.proposes("Bash", map[string]any{"command": "cd ~/notes && touch a.md"}); got != nil {
+		t.Errorf("in a folder that the user named: %s", reasonOf(got))
+	}
+}

@@ -280,5 +280,11 @@ func (h *handler) input() (in input) {
 		}
 	}
 	_ = json.Unmarshal(raw["edits"], &in.Edits)
+	for _, name := range []string{"workdir", "cwd", "directory", "dir_path", "working_directory"} {
+		var dir string // in which the host runs the command line
+		if json.Unmarshal(raw[name], &dir) == nil && dir != "" && in.Command != "" {
+			in.Command = "cd '" + strings.ReplaceAll(dir, "'", `'\''`) + "'\n" + in.Command
+		}
+	}
 	return in
 }

@@ -45,6 +45,7 @@ type judge struct {
 	kind     string
 	some     bool // the line starts at least one program
 	away     bool // a cd in the line may lead out of the folder in which the line starts
+	system   bool // a cd in the line leads to the home, or to a folder of the system
 	settings bool // a cd in the line leads to a folder with settings of programs, see started
 	remote   bool // a program prints text from a server
 }
@@ -161,6 +162,9 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 		t.unknown, t.glob = false, false // this is the name of the program [; a pattern would have a closing bracket
 	}
 	w = word{text: t.text, wild: t.glob || t.told}
+	if i == 1 && words[0].text == "cd" && topLevel(t) {
+		return word{text: "top", wild: true}, true
+	}
 	switch {
 	case t.loose || t.split && !t.told || t.unknown && !t.glob || !j.inner(t):
 		return w, false
@@ -238,7 +242,7 @@ func (j *judge) program(words []word) bool {
 		return w.wild && (name != "git" || strings.Contains(w.text, "$"))
 	}):
 		return false
-	case (name == "tee" || name == "sed") && j.away:
+	case (name == "tee" || name == "sed") && j.away || j.system:
 		return false
 	case name == "sed" && slices.ContainsFunc(words, func(w word) bool {
 		// The suffix after -i may be a path: then sed moves the file with the old text to it.
@@ -250,8 +254,15 @@ func (j *judge) program(words []word) bool {
 	return builds(words)
 }
 
+// systemFolder matches the home itself and folders of the system, which are no folders of a project. A project may be in
+// any other folder.
+var systemFolder = regexp.MustCompile(`^(/+|(~|\$HOME|\$\{HOME\})/*|/+(bin|boot|dev|etc|lib\w*|proc|sbin|sys|usr)(/.*)?)$`)
+
 // goes records to which folder a cd leads: out of the first folder, or to a folder with settings.
 func (j *judge) goes(args []word) {
 	j.away = j.away || len(args) != 1 || args[0].wild || !own(args[0].text)
+	j.system = j.system || len(args) == 0 || slices.ContainsFunc(args, func(w word) bool {
+		return systemFolder.MatchString(w.text)
+	})
 	j.settings = j.settings || slices.ContainsFunc(args, func(w word) bool { return started(w.text) })
 }

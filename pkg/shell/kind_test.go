@@ -52,6 +52,8 @@ var kindLines = map[string][]string{
 		"mocha -R dot test", "mocha --reporter spec", "vitest --reporter=verbose", "npx vitest --reporter verbose run",
 		"vitest --reporter=./tools/r.mjs", "pytest --junitxml=out.xml", "python -m venv .venv", "python3 -m compileall src",
 		"tsc -b packages/a", "uv run tee notes.md", "uv run sed -i s/a/b/ x", "cd sub && uv run pytest", "cd sub && npm ci",
+		"cd $(git rev-parse --show-toplevel) && go test ./...", "cd \"$(git rev-parse --show-toplevel)\" && make test",
+		"cd /work/project && cp a b", "cd ~/project && mkdir -p a", "cd sub && make && cd .. && cp a b",
 		"cargo run -- --help", "rspec -f documentation", "mix format lib/a.ex", "dotnet build a.csproj",
 	},
 	Other: {
@@ -143,7 +145,10 @@ var kindLines = map[string][]string{
 		"pytest --junitxml=.git/x", "pytest --junitxml=/etc/x", "pytest --junit-xml ../x", "cd /etc && uv run tee hosts",
 		"cd $HOME && uv run tee notes.txt", "cd /etc && uv run sed -i s/a/b/ hosts", "poetry run sed -i'/etc/*' s/a/b/ x",
 		"cd ~/evil && npm ci", "cd /tmp/evil && ./gradlew test", "cd ../other && go run .", "cd /etc && python -m venv x",
-		"cd /etc && uv run ls", "uv run curl localhost", "uv run uv run ls", "uv run git ls-remote origin",
+		"cd /etc && uv run ls", "cd /etc && cp hosts x", "cd /usr/local/bin && touch a", "cd / && mkdir a", "cd && cp a b",
+		"cd ~ && mv a b", "cd $HOME && git commit -m x", "cd /etc; go build", "cd $(cat a) && go test ./...",
+		"cd $(git rev-parse --show-toplevel)/.. && cp a b", "cd $(git rev-parse --show-toplevel --git-dir) && make",
+		"cd \"$(git rev-parse --show-toplevel)\" && go run .", "uv run curl localhost", "uv run uv run ls", "uv run git ls-remote origin",
 		"cargo run deploy", "cargo run --bin deploy", "git reflog write x", "git reflog delete x",
 	},
 }

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,6 +41,11 @@ type simple struct {
 	words     []token
 	redirects []redirect
 	piped     bool // its output is the input of the next program
+	// The shell in which it runs: "" is the shell of the line, and /2/5 a subshell of the subshell /2. The shell of the
+	// last program of a pipeline ends with |, since it is the shell of the line for zsh.
+	shell string
+	chain int  // programs of one chain have the same number: each runs only if the one before it succeeded
+	maybe bool // it may not run, since it is in a control structure, or after && or ||
 }
 
 const (
@@ -103,6 +109,30 @@ type reader struct {
 	all   []simple
 	plain bool
 	ok    bool
+	last  int    // the latest number of a chain or of a shell
+	at    simple // the shell and the chain of the next program
+}
+
+// next returns a new number.
+func (r *reader) next() int {
+	r.last++
+	return r.last
+}
+
+// within reads a part of the line that runs in a subshell. end is "" or |.
+func (r *reader) within(end string, read func()) {
+	shell := r.at.shell
+	r.at.shell += "/" + strconv.Itoa(r.next()) + end
+	read()
+	r.at.shell = shell
+}
+
+// perhaps reads a part of the line that may not run.
+func (r *reader) perhaps(read func()) {
+	maybe := r.at.maybe
+	r.at.maybe = true
+	read()
+	r.at.maybe = maybe
 }
 
 // source returns the part of the line that a node was read from.
@@ -116,8 +146,14 @@ func (r *reader) raw(n syntax.Node) string { return strings.ReplaceAll(r.source(
 
 func (r *reader) stmts(all []*syntax.Stmt) {
 	for _, s := range all {
-		r.stmt(s, false)
+		r.at.chain = r.next()
+		if s.Background {
+			r.within("", func() { r.stmt(s, false) })
+		} else {
+			r.stmt(s, false)
+		}
 	}
+	r.at.chain = r.next()
 }
 
 // control are programs that change which program a name stands for.
@@ -126,7 +162,8 @@ var control = set("alias enable hash builtin")
 // stmt reads a program or a control structure. piped says that the output of this program is the input of the next one.
 func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 	r.plain = r.plain && !s.Background && !s.Negated
-	c := simple{piped: piped}
+	c := r.at
+	c.piped = piped
 	switch cmd := s.Cmd.(type) {
 	case nil:
 	case *syntax.CallExpr:
@@ -143,7 +180,7 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 		c.words = append([]token{{text: "[["}}, r.words(cmd)...)
 		syntax.Walk(cmd, func(n syntax.Node) bool {
 			if b, ok := n.(*syntax.BinaryTest); ok && b.Op >= syntax.TsEql && b.Op <= syntax.TsGtr {
-				r.all = append(r.all, simple{words: r.evaluation(b)})
+				r.all = append(r.all, simple{words: r.evaluation(b), shell: c.shell, chain: c.chain, maybe: c.maybe})
 			}
 			return n != nil
 		})
@@ -152,8 +189,7 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 	case *syntax.ArithmCmd:
 		c.words = r.evaluation(cmd)
 	case *syntax.BinaryCmd:
-		r.stmt(cmd.X, cmd.Op == syntax.Pipe || cmd.Op == syntax.PipeAll)
-		r.stmt(cmd.Y, piped)
+		r.binary(cmd, piped)
 		return
 	case *syntax.TimeClause:
 		if r.plain = false; cmd.Stmt != nil {
@@ -162,7 +198,7 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 		return
 	default:
 		r.plain = false
-		r.compound(cmd)
+		r.perhaps(func() { r.compound(cmd) })
 		c.words = []token{{text: closing}}
 		if piped {
 			c.words = append(c.words, token{text: r.raw(cmd)})
@@ -174,13 +210,34 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 	r.all = append(r.all, c)
 }
 
+// binary reads two programs with an operator between them.
+func (r *reader) binary(cmd *syntax.BinaryCmd, piped bool) {
+	if cmd.Op == syntax.Pipe || cmd.Op == syntax.PipeAll {
+		r.within("", func() { r.stmt(cmd.X, true) })
+		r.within("|", func() { r.stmt(cmd.Y, piped) })
+		return
+	}
+	r.stmt(cmd.X, false)
+	_, one := cmd.X.Cmd.(*syntax.CallExpr)
+	if x, ok := cmd.X.Cmd.(*syntax.BinaryCmd); ok {
+		one = x.Op == syntax.AndStmt
+	}
+	if cmd.Op != syntax.AndStmt || !one || cmd.X.Negated {
+		r.at.chain = r.next()
+	}
+	r.perhaps(func() { r.stmt(cmd.Y, piped) })
+	if cmd.Op != syntax.AndStmt {
+		r.at.chain = r.next()
+	}
+}
+
 // compound reads the programs in a control structure.
 func (r *reader) compound(c syntax.Command) {
 	switch c := c.(type) {
 	case *syntax.Block:
 		r.stmts(c.Stmts)
 	case *syntax.Subshell:
-		r.stmts(c.Stmts)
+		r.within("", func() { r.stmts(c.Stmts) })
 	case *syntax.IfClause:
 		r.stmts(c.Cond)
 		r.stmts(c.Then)
@@ -188,8 +245,11 @@ func (r *reader) compound(c syntax.Command) {
 			r.compound(c.Else)
 		}
 	case *syntax.WhileClause:
+		from := len(r.all)
 		r.stmts(c.Cond)
 		r.stmts(c.Do)
+		// A later turn runs in the folder to which an earlier one changed.
+		r.ok = r.ok && !slices.ContainsFunc(r.all[from:], func(c simple) bool { return changes(unwrapped(c.words)) })
 	case *syntax.ForClause:
 		loop, ok := c.Loop.(*syntax.WordIter)
 		if !ok || c.Select {
@@ -200,7 +260,9 @@ func (r *reader) compound(c syntax.Command) {
 		for _, w := range loop.Items {
 			words = append(words, r.word(w))
 		}
-		r.all = append(r.all, simple{words: words})
+		each := r.at
+		each.words = words
+		r.all = append(r.all, each)
 		r.stmts(c.Do)
 	default:
 		r.ok = false

@@ -1,6 +1,9 @@
 package shell
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Path is a word of a command line that may be the path of a file.
 type Path struct {
@@ -15,36 +18,86 @@ type Path struct {
 	Pattern bool
 	// Lost is set if the folder in which the program runs is not known.
 	Lost bool
+	// Folder is set if Names are the folders in which the program runs, and may write files or run those that it finds.
+	Folder bool
+}
+
+// Around tells Paths about the files around a line. A nil Folder knows no folder.
+type Around struct {
+	Folder func(path string) bool // whether there is a folder at a path, relative to the one in which the line starts
+	Top    string                 // the path that git rev-parse --show-toplevel prints; "" if it is not known
 }
 
 // Paths returns the words of a command line that may be paths: the arguments of each program and the files of its
-// redirections, but not the program itself. They have at most most names; all says whether these are all. A line that
-// cannot be parsed has none.
-func Paths(line string, most int) (found []Path, all bool) {
+// redirections, but not the program itself. It also returns the folders in which a program may write. All these have at
+// most most names; all says whether these are all. A line that cannot be parsed has none.
+func Paths(line string, most int, around Around) (found []Path, all bool) {
 	commands, _, ok := lex(line)
 	if !ok {
 		return nil, true
 	}
-	p := paths{dirs: []string{""}, most: most}
+	p := paths{most: most, around: around, shells: map[string]*folders{"": {dirs: []string{""}}}}
 	p.commands(commands)
 	return p.found, !p.more
 }
 
-// maxDirs is the maximum number of folders to which a line may change.
+// maxDirs is the maximum number of folders in which a program may run.
 const maxDirs = 16
 
+// folders are the folders in which the programs of a shell may run, relative to the one in which the line starts.
+type folders struct {
+	dirs   []string
+	failed []string // those in which the line goes on if a program of the chain fails
+	before []string // those in which it ran before the last cd; nil if they are not known
+	lost   bool     // the folder is not known
+	chain  int
+}
+
 type paths struct {
-	found []Path
-	most  int      // how many more names are returned
-	more  bool     // there are more names
-	dirs  []string // the folders in which a program may run, relative to the first; "" is the first
-	lost  bool
+	found  []Path
+	most   int  // how many more names are returned
+	more   bool // there are more names
+	around Around
+	wrote  bool // a program that may remove folders may have run
+	shells map[string]*folders
+	*folders
 }
 
 func (p *paths) commands(all []simple) {
 	for _, c := range all {
+		p.folders = p.in(c.shell, c.chain)
 		p.command(c)
 	}
+}
+
+// in returns the folders of a shell of the line, at the beginning or within a chain. A subshell begins in those of the
+// shell around it.
+func (p *paths) in(shell string, chain int) *folders {
+	f := p.shells[shell]
+	if f == nil {
+		f = new(folders)
+		*f = *p.in(shell[:strings.LastIndexByte(shell, '/')], chain)
+		p.shells[shell] = f
+	}
+	if f.chain != chain {
+		if len(f.failed) > 0 {
+			f.dirs, f.before = f.with(f.failed), nil
+		}
+		f.failed, f.chain = nil, chain
+	}
+	return f
+}
+
+// with returns the folders and more ones.
+func (f *folders) with(more []string) []string {
+	all := slices.Clone(f.dirs)
+	for _, dir := range more {
+		if !slices.Contains(all, dir) {
+			all = append(all, dir)
+		}
+	}
+	f.lost = f.lost || len(all) > maxDirs
+	return all[:min(len(all), maxDirs)]
 }
 
 func (p *paths) command(c simple) {
@@ -52,6 +105,9 @@ func (p *paths) command(c simple) {
 		p.inner(r.to)
 		if r.op != "<<" {
 			p.add("", r.to, r.op == ">")
+			if r.op == ">" && !strings.HasPrefix(r.to.text, "/") {
+				p.folder("")
+			}
 		}
 	}
 	for _, t := range c.words {
@@ -68,18 +124,23 @@ func (p *paths) command(c simple) {
 	}
 	write := !looks(plain)
 	switch {
-	case name == "cd" || name == "pushd":
+	case changes(words):
 		for _, t := range operands(args) {
 			p.add(name, t, false)
 		}
-		p.cd(operands(args))
+		if p.cd(c, args); strings.HasSuffix(c.shell, "|") {
+			p.in(c.shell[:strings.LastIndexByte(c.shell, '/')], c.chain).lost = true
+		}
 		return
-	case name == "popd":
-		p.lost = true
-	case name == "echo" || name == "printf" || targeted[name] || name == evaluating || name == closing:
+	case name == "echo" || name == "printf" || name == evaluating || name == closing:
 		return
-	case name == "git" && (len(args) == 0 || args[0].text != "mv") && write:
-		return // its words name branches, remotes and files whose text git has stored
+	case write:
+		p.folder(name)
+		p.wrote = true
+	}
+	switch {
+	case targeted[name], name == "git" && (len(args) == 0 || args[0].text != "mv") && write:
+		return // words of git name branches, remotes and files whose text git has stored
 	case buildersBy[name] != nil && len(args) > 0:
 		args = args[1:]
 	}
@@ -99,27 +160,58 @@ var targeted = set("make npm pnpm yarn cargo")
 func (p *paths) inner(t token) {
 	for _, s := range t.inner {
 		in := *p
+		here := *p.folders
+		here.chain = 0
+		in.shells = map[string]*folders{"": &here}
 		in.commands(s.commands)
 		p.found, p.more, p.most = in.found, in.more, in.most
 	}
 }
 
-// cd adds the folder to which a line changes.
-func (p *paths) cd(to []token) {
+// changes reports whether a program changes the folder of its shell.
+func changes(words []token) bool {
+	return len(words) > 0 && (words[0].text == "cd" || words[0].text == "pushd" || words[0].text == "popd")
+}
+
+// topLevel reports whether a word is the output of git rev-parse --show-toplevel.
+func topLevel(t token) bool {
+	if t.text != "" || t.unknown || t.told || t.pipe || len(t.inner) != 1 || len(t.inner[0].commands) != 1 {
+		return false
+	}
+	c := t.inner[0].commands[0]
+	return len(c.words) == 3 && len(c.redirects) == 0 && c.words[0].text == "git" && c.words[1].text == "rev-parse" &&
+		c.words[2].text == "--show-toplevel" && !slices.ContainsFunc(c.words, func(t token) bool { return !literal(t) })
+}
+
+// cd changes the folder.
+func (p *paths) cd(c simple, args []token) {
+	from, to := p.dirs, []string(nil)
+	for len(args) > 0 && (args[0].text == "-P" || args[0].text == "-L" || args[0].text == "--") {
+		args = args[1:]
+	}
 	switch {
-	case len(to) == 0:
-		p.dirs = append(p.dirs, "~")
-	case len(to) > 1 || to[0].text == "-" || to[0].unknown || len(to[0].inner) > 0 || len(p.dirs) >= maxDirs:
-		p.lost = true
+	case c.words[0].text != "cd" || len(args) > 1: // cd behind a wrapper is a program of its own
+	case len(args) == 0:
+		to = []string{"~"}
+	case args[0].text == "-":
+		to = p.before
+	case topLevel(args[0]) && p.around.Top != "" && !p.lost && len(p.dirs) == 1 && p.dirs[0] == "":
+		to = []string{p.around.Top}
+	case args[0].unknown || len(args[0].inner) > 0 || strings.IndexByte("-+", (args[0].text + " ")[0]) >= 0:
 	default:
 		for _, dir := range p.dirs {
-			if n := joined(dir, to[0]); len(p.dirs) < maxDirs {
-				p.dirs = append(p.dirs, n)
-			} else {
-				p.lost = true
-			}
+			to = append(to, joined(dir, args[0]))
 		}
 	}
+	if to == nil {
+		p.lost = true
+		return
+	}
+	if folder := p.around.Folder; c.maybe || p.wrote || folder == nil ||
+		slices.ContainsFunc(to, func(dir string) bool { return !folder(dir) }) {
+		p.failed = append(p.failed, from...)
+	}
+	p.before, p.dirs = from, to
 }
 
 // joined returns the path of a word in a folder. It is not cleaned.
@@ -132,6 +224,19 @@ func joined(dir string, t token) string {
 		return name
 	}
 	return dir + "/" + name
+}
+
+// folder adds the folders in which a program runs.
+func (p *paths) folder(program string) {
+	if p.most -= len(p.dirs); p.most < 0 {
+		p.more = true
+		return
+	}
+	x := Path{Program: program, Write: true, Lost: p.lost, Folder: true}
+	for _, dir := range p.dirs {
+		x.Names = append(x.Names, joined(dir, token{text: "."}))
+	}
+	p.found = append(p.found, x)
 }
 
 // add adds a word.

@@ -13,8 +13,9 @@ func TestTheWordsOfALineThatMayBePaths(t *testing.T) {
 		"sed -i s/x/y/ f":                    ">-i >s/x/y/ >f",
 		"cat < a":                            "a",
 		"echo \"$(cat a)\"":                  "a",
-		"cd d && cat a":                      "d a d/a",
-		"cd d && cd .. && cat a":             "d .. d/.. a d/a ../a d/../a",
+		"cd d && cat a":                      "d d/a",
+		"cd d && cd .. && cat a":             "d d/.. d/../a",
+		"cd d; cat a":                        "d d/a a",
 		"cat {a,b}.md":                       "a.md b.md",
 		"make build && npm run lint":         "",
 		"git push origin build":              "",
@@ -25,7 +26,7 @@ func TestTheWordsOfALineThatMayBePaths(t *testing.T) {
 		"if test -f a; then touch b; fi":     "-f a >b",
 		"cat <<EOF\n$(head a)\nEOF":          "a",
 		"case x in x) cat a;; esac":          "",
-		"cd sub && echo x > /tmp/a > ~/b c":  "sub >/tmp/a >/tmp/a >~/b >~/b",
+		"cd sub && echo x > /tmp/a > ~/b c":  "sub >/tmp/a >~/b",
 		"for f in a b; do cat c; done":       ">f >a >b c",
 		"X=1 rm -rf a":                       ">-rf >a",
 		"diff <(cat a) b":                    "a b",
@@ -33,9 +34,12 @@ func TestTheWordsOfALineThatMayBePaths(t *testing.T) {
 		"/usr/bin/cat a":                     "a",
 		"find . -name x | xargs cat && ls b": ". -name x >cat b",
 	} {
-		found, all := Paths(line, 100)
+		found, all := Paths(line, 100, Around{})
 		var got []string
 		for _, p := range found {
+			if p.Folder {
+				continue
+			}
 			for _, n := range p.Names {
 				if p.Write {
 					n = ">" + n
@@ -47,11 +51,74 @@ func TestTheWordsOfALineThatMayBePaths(t *testing.T) {
 			t.Errorf("%q: %q, want %q", line, strings.Join(got, " "), want)
 		}
 	}
-	if found, all := Paths("cat "+strings.Repeat("a ", 500), 100); all || len(found) != 100 {
+	if found, all := Paths("cat "+strings.Repeat("a ", 500), 100, Around{}); all || len(found) != 100 {
 		t.Errorf("%d paths, all %v", len(found), all)
 	}
-	found, _ := Paths("cd $X && touch a", 100)
+	found, _ := Paths("cd $X && touch a", 100, Around{})
 	if !slices.ContainsFunc(found, func(p Path) bool { return p.Lost && p.Write }) {
 		t.Errorf("the folder is known: %+v", found)
+	}
+}
+
+// A line changes the folder only in its own shell, and only if a cd runs and succeeds.
+func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
+	around := Around{Folder: func(dir string) bool { return dir == "sub" || dir == "sub/.." }, Top: "/top"}
+	for line, want := range map[string]string{
+		"cp a b":                    ".",
+		"cat a":                     "",
+		"cd /etc && cp a b":         "/etc/.",
+		"cd /etc; cp a b":           "/etc/. .",
+		"cd sub; cp a b":            "sub/.",
+		"cd sub; cd ..; cp a b":     "sub/../.",
+		"cd new; cd ..; cp a b":     "new/../. ../. new/. .",
+		"cd new && cd .. && cp a b": "new/../.",
+		"mkdir new && cd new && x && cd .. && cp a b":            ". new/. new/../.",
+		"cd sub && make && cd - && cp a b":                       "sub/. .",
+		"cd - && cp a b":                                         "?",
+		"cd $X && cp a b":                                        "?",
+		"popd && cp a b":                                         "?",
+		"cd -2 && cp a b":                                        "?",
+		"cd ~ && cp a b":                                         "~/.",
+		"cd && cp a b":                                           "~/.",
+		"(cd /etc); cp a b":                                      ".",
+		"(cd /etc && cp a b)":                                    "/etc/.",
+		"(cd sub/deep) && cd .. && cp a b":                       "../.",
+		"cd sub/deep | ls; cd ..; cp a b":                        "../. .",
+		"cd sub/deep & cd ..; cp a b":                            "../. .",
+		"ls | cd sub; cp a b":                                    "?",
+		"cd sub | tee a":                                         ".",
+		"cd sub && make 2>&1 | tee a":                            "sub/. sub/.",
+		"timeout 5 cd sub && cp a b":                             "?",
+		"false && cd sub; cd .. && cp a b":                       "sub/../. ../.",
+		"true || cd sub; cd ..; cp a b":                          "sub/../. ../. sub/. .",
+		"true || cd sub && cd .. && cp a b":                      "sub/../. ../.",
+		"! cd new && cd .. && cp a b":                            "new/../. ../.",
+		"if false; then cd sub; fi; cd .. && cp a b":             "sub/../. ../.",
+		"mv sub x; cd sub; cd .. && cp a b":                      ". sub/../. ../.",
+		"cd $(git rev-parse --show-toplevel) && cp a b":          "/top/.",
+		"cd /x && cd $(git rev-parse --show-toplevel) && cp a b": "?",
+		"cd $(cat a) && cp a b":                                  "?",
+		"cd sub && echo \"$(cp a b)\"":                           "sub/.",
+		"cd /etc && echo x > a":                                  "/etc/.",
+		"cd /etc && echo x > /tmp/a":                             "",
+		"cd /etc && make test":                                   "/etc/.",
+		"cd /etc && git commit -m x":                             "/etc/.",
+		"while true; do cp a b; cd ..; done":                     "",
+	} {
+		found, _ := Paths(line, 100, around)
+		var got []string
+		for _, p := range found {
+			if p.Folder && p.Lost {
+				got = append(got, "?")
+			} else if p.Folder {
+				got = append(got, p.Names...)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %q, want %q", line, strings.Join(got, " "), want)
+		}
+	}
+	if line := "while true; do cp a b; cd ..; done"; Kind(line) != Other {
+		t.Errorf("%s is %s", line, Kind(line))
 	}
 }
