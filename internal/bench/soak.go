@@ -67,7 +67,8 @@ const leastSamples = 12
 // Conclude computes the results from the samples.
 func (r *SoakReport) Conclude() error {
 	if len(r.Samples) < leastSamples {
-		return fmt.Errorf("%d samples are too few to say whether memory is flat, want %d: raise --events or "+
+		return fmt.Errorf("the run has %d samples, too few to say whether memory is flat; at least %d are needed: raise "+
+			"--events or "+
 			"shorten --every", len(r.Samples), leastSamples)
 	}
 	total := r.Samples[len(r.Samples)-1].Decided
@@ -117,7 +118,8 @@ func (r *SoakReport) Lines() []Line {
 	out := r.lines()
 	if r.Days > 0 && r.Size == eventSize && len(r.Samples) > 0 {
 		v := r.overDocumented()
-		out = append(out, Line{What: fmt.Sprintf("  disk, %d days, retention %d days: ratio to documented", r.Days,
+		out = append(out, Line{What: fmt.Sprintf("  ratio of disk use to documented disk use, after %d days, retention "+
+			"%d days", r.Days,
 			r.Retention), Value: v, Unit: "x", Budget: "<= 1.2 x", Pass: v <= 1.2})
 	}
 	return out
@@ -132,7 +134,7 @@ func (r *SoakReport) lines() []Line {
 		{What: "  ratio of last to second quarter", Value: r.Growth, Unit: "x", Budget: fmt.Sprintf("<= %g x", mostGrowth),
 			Pass: r.Growth <= mostGrowth},
 		{What: "  memory, highest sample", Value: r.Peak, Unit: "MiB"},
-		{What: "  disk, an observation", Value: r.DiskBytes, Unit: "bytes"},
+		{What: "  disk use per observation", Value: r.DiskBytes, Unit: "bytes"},
 		{What: "  lost", Value: float64(r.Lost), Budget: "0", Pass: r.Lost == 0},
 	}
 }
@@ -157,7 +159,7 @@ func ReadCSV(b []byte) (out []Sample, err error) {
 		}
 		f := strings.Split(line, ",")
 		if len(f) != 9 {
-			return nil, fmt.Errorf("line %d has %d fields, want 9", i+1, len(f))
+			return nil, fmt.Errorf("line %d has %d fields, but must have 9", i+1, len(f))
 		}
 		var s Sample
 		s.Seconds, err = strconv.ParseFloat(f[0], 64)

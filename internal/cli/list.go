@@ -31,7 +31,8 @@ type ListFlags struct {
 // Bind adds the flags to a command.
 func (f *ListFlags) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.JSON, "json", false, "print JSON")
-	fs.StringVar(&f.Where, "where", "", "only items for which this Expr `EXPRESSION` over the JSON fields is true")
+	fs.StringVar(&f.Where, "where", "", "only items for which this `EXPRESSION` over their JSON fields is true, in "+
+		"the language Expr (expr-lang.org)")
 }
 
 // Filter selects items by an Expr expression over their JSON form.

@@ -72,7 +72,8 @@ func Command(use string, conn *natsconn.Flags) *cobra.Command {
 		Use: use, Short: "Answer the hooks of a coding agent", DisableFlagsInUseLine: true,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return blocks(fmt.Errorf("no host is given: use %s claude, not %q", cmd.CommandPath(), args))
+			return blocks(fmt.Errorf("%s needs a host as its first argument (%s); its arguments are "+
+				"%q", cmd.CommandPath(), hostNames(), args))
 		},
 	}
 	// Block on unknown flags: settings that were edited, or are of another version, must not let calls pass.
@@ -81,6 +82,16 @@ func Command(use string, conn *natsconn.Flags) *cobra.Command {
 		cmd.AddCommand((&command{conn: conn, host: h}).cobra())
 	}
 	return cmd
+}
+
+// hostNames returns the names of the supported hosts, such as "claude, codex or gemini".
+func hostNames() string {
+	var names []string
+	for _, h := range hook.Hosts {
+		names = append(names, h.Name)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // cobra returns the command for a host.
@@ -140,12 +151,12 @@ which blocks it; with --fail-open it is 1. docs/hooks.md`,
 		f.StringVar(&c.url, "http", "", "with --install: `URL` of the gateway that the host asks instead of starting a "+
 			"process (the token is in "+hook.TokenVariable+"); while the gateway is down, calls pass")
 	}
-	f.BoolVar(&c.open, "fail-open", false, "let events pass that cannot be recorded or judged")
+	f.BoolVar(&c.open, "fail-open", false, "let an event pass if it cannot be recorded or judged (default: block it)")
 	f.DurationVar(&c.cfg.Wait, "wait", 0, "how long a held call waits for an approval")
 	f.StringVar(&c.cfg.State, "state", "",
 		"`DIR` for held calls and unsent records (default: in the user's cache folder)")
 	f.BoolVar(&c.install, "install", false, "install this command with these flags in the host's settings")
-	f.BoolVar(&c.out, "uninstall", false, "remove the command from the host's settings")
+	f.BoolVar(&c.out, "uninstall", false, "remove the hooks that --install wrote from the host's settings")
 	f.BoolVar(&c.user, "user", false, "install for all projects of the user (~/"+h.File+")")
 	f.StringVar(&c.file, "settings", "", "settings `FILE` to change (default "+h.File+")")
 	return cmd
@@ -254,7 +265,7 @@ func (c *command) settings(cmd *cobra.Command) error {
 			return err
 		}
 		if !found {
-			fmt.Fprintf(cmd.OutOrStdout(), "nothing removed: %s has no entry of lazaret; name another settings file with "+
+			fmt.Fprintf(cmd.OutOrStdout(), "nothing was removed: %s has no hook of lazaret; name another settings file with "+
 				"--settings or --user\n", file)
 			return nil
 		}
@@ -356,9 +367,10 @@ func Installed(h *hook.Host, text, data string) (hook.Handler, error) {
 		return hook.Handler{}, fmt.Errorf("the command %q has the argument %q, which --install does not "+
 			"write", streams.Clip(text, 200), cmd.Flags().Arg(0))
 	case c.open:
-		return hook.Handler{}, errors.New("--fail-open lets calls pass that get no verdict")
+		return hook.Handler{}, fmt.Errorf("the command %q has --fail-open: a call without a verdict "+
+			"passes", streams.Clip(text, 200))
 	case data != "" && conn.Data != data:
-		return hook.Handler{}, fmt.Errorf("the hooks do not ask the pipeline of %s", data)
+		return hook.Handler{}, fmt.Errorf("the hooks ask another pipeline than that of the data folder %s", data)
 	}
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return hook.Handler{}, fmt.Errorf("the host cannot start the hook, so every call passes: %w", err)

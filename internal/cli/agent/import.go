@@ -75,7 +75,7 @@ are held, 11 when some are denied.`,
 	// Each import uses the same session, so that a repeated import sends the same bytes.
 	c.Flags().Lookup("session").DefValue, s.Session = "import", "import"
 	c.Flags().StringVar(&f.Where, "where", "",
-		"list only items for which this Expr `EXPRESSION` over the JSON fields is true")
+		"list only items for which this `EXPRESSION` over their JSON fields is true, in the language Expr (expr-lang.org)")
 	c.Flags().StringVar(&from, "from", "", "the `STORE` that exported it: mem0, letta, zep, langgraph, mcp")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only print the proposals")
 	c.MarkFlagRequired("from")

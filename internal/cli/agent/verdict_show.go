@@ -68,9 +68,10 @@ func verdictShowCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show {ID | HOLD | POSITION}",
 		Short: "Explain a verdict from the ledger alone: which rules decided it, and because of which content",
-		Long: `Explain a verdict from the ledger: the proposal, the findings of each sentinel group by
-rule, the reasons from the policy, the session and earlier alerts, and later changes of the
-verdict. A path (→) leads from the action to the content that caused a reason.
+		Long: `Explain a verdict from the ledger. The output has the proposal, what each rule of each
+sentinel group found, the reasons from the policy, the session, earlier alerts, and later
+changes of the verdict. A path (→) leads from the action to the content that caused a
+reason.
 
 Name the proposal by its id, by its hold, or by the position in the ledger of the
 proposal or of a verdict on it, such as 98 or 98.2.`,

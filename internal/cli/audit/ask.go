@@ -114,7 +114,8 @@ type selection struct {
 
 func (s *selection) bind(fs *pflag.FlagSet, last int) {
 	fs.StringVar(&s.where, "where", "",
-		"only entries for which this Expr `EXPRESSION` over the JSON fields is true; body is the entry's own JSON")
+		"only entries for which this `EXPRESSION` over their JSON fields is true, in the language Expr (expr-lang.org); "+
+			"body is the entry's own JSON")
 	fs.Var((*verb.SinceFlag)(&s.since), "since", "only entries of the last `DURATION`, such as 7d")
 	fs.IntVar(&s.last, "last", last, "only the last `N` matching entries; 0: all")
 }
@@ -231,7 +232,8 @@ the entries by type.`,
 	f.bind(c.Flags())
 	s.bind(c.Flags(), 20)
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	c.Flags().StringVar(&tally, "tally", "", "print the value of this Expr `EXPRESSION` over entries, as JSON")
+	c.Flags().StringVar(&tally, "tally", "", "print the value of this `EXPRESSION` over the list entries as JSON, in "+
+		"the language Expr (expr-lang.org)")
 	return c
 }
 
@@ -397,7 +399,8 @@ covers it and its leaf is proven to be in that checkpoint's tree.`,
 		},
 	}
 	f.bind(c.Flags())
-	c.Flags().StringVar(&where, "where", "", "only entries for which this Expr `EXPRESSION` over the JSON fields is true")
+	c.Flags().StringVar(&where, "where", "", "only entries for which this `EXPRESSION` over their JSON fields is "+
+		"true, in the language Expr (expr-lang.org)")
 	c.Flags().DurationVar(&every, "every", time.Second, "interval of checks")
 	c.Flags().BoolVar(&json, "json", false, "print JSON, one entry per line")
 	return c

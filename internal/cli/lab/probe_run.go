@@ -56,7 +56,8 @@ open, further failures of the scenario are added to it.`,
 			}
 			if svc.every > 0 {
 				if o.Contrast {
-					return errors.New("--every uses a pipeline that runs, whose defences stay on: leave out --contrast")
+					return errors.New("--contrast needs a pipeline without a defence, and --every uses the running one: leave out " +
+						"--contrast")
 				}
 				return probeEvery(a, cmd, scenarios, o, &svc, json)
 			}
@@ -131,7 +132,8 @@ func printProbes(w io.Writer, results []*probe.Result, contrast bool, took time.
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped", n[probe.Pass], n[probe.Fail], n[probe.Skipped])
 	if contrast {
-		fmt.Fprintf(w, "; without their defence %d fail, %d pass, %d have no contrast", n["contrast "+probe.ContrastFailed],
+		fmt.Fprintf(w, "; without their defence, %d fail as they must, %d pass although they must fail, %d name no "+
+			"defence", n["contrast "+probe.ContrastFailed],
 			n["contrast "+probe.ContrastPassed], n["contrast "+probe.ContrastNone])
 	}
 	fmt.Fprintf(w, "; %s\n", took.Round(100*time.Millisecond))
