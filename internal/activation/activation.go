@@ -41,12 +41,12 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 		}
 		cmd, _, err := streams.OpenCommand([]byte(a.Note), pinned)
 		if err != nil {
-			log.Error("activation refused, the previous one stays active", "seq", e.Seq, "err", err)
+			log.Error("an activation was refused; the rules, policy or keys in force stay in force", "seq", e.Seq, "err", err)
 			return nil
 		}
 		bundle, err := Assemble(st, cmd.Digest)
 		if err != nil {
-			log.Error("activation refused, the previous one stays active", "seq", e.Seq, "err", err)
+			log.Error("an activation was refused; the rules, policy or keys in force stay in force", "seq", e.Seq, "err", err)
 			return nil
 		}
 		if err := dropChunks(st, cmd.Digest); err != nil {

@@ -258,7 +258,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s",
 				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
-		return fail(streams.CodeUnavailable, fmt.Errorf("the intake may not have the proposal: %w", err))
+		return fail(streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the proposal: %w", err))
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)
@@ -310,7 +310,7 @@ func (f *Front) publishLate(offer jointOffer, m *nats.Msg) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
 	if _, err := f.js.PublishMsg(ctx, m); err != nil {
-		f.cfg.Log.Warn("a proposal is neither in the ledger nor in the intake; its client must ask again", "subject",
+		f.cfg.Log.Warn("a proposal is neither in the ledger nor in the intake; its client must send it again", "subject",
 			m.Subject, "err", err)
 	}
 }

@@ -188,7 +188,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the observation: %s",
 				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
-		return failed(streams.CodeUnavailable, fmt.Errorf("the intake may not have the observation: %w", err))
+		return failed(streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the observation: %w", err))
 	}
 	seq = ack.Sequence
 	if events > 0 {

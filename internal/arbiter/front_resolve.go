@@ -58,7 +58,8 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		return failed(streams.CodeMalformed, fmt.Errorf("want {\"note\": …}: %w", err))
 	}
 	if len(req.Note) == 0 || len(req.Note) > streams.MaxResolution {
-		return failed(streams.CodeInvalid, fmt.Errorf("the note has %d bytes, want 1 to %d", len(req.Note),
+		return failed(streams.CodeInvalid, fmt.Errorf("the signed decision has %d bytes, but must have 1 to "+
+			"%d", len(req.Note),
 			streams.MaxResolution))
 	}
 	c := streams.Control{ID: nuid.Next(), Project: project, Hold: hold, Note: req.Note}
@@ -87,10 +88,11 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the resolution: %s",
+			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the signed decision: %s",
 				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
-		return failed(streams.CodeUnavailable, fmt.Errorf("the intake may not have the resolution: %w", err))
+		return failed(streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the signed decision: "+
+			"%w", err))
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)
@@ -103,13 +105,15 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	case r := <-f.admitted.ask(seq):
 		if r.Error == nil {
 			return failed(streams.CodeUnavailable,
-				fmt.Errorf("intake message %d became ledger entry %s, which is not a resolution", seq, position.Text(r.Seq)))
+				fmt.Errorf("intake message %d was a signed decision, but its ledger entry %s is of another "+
+					"type", seq, position.Text(r.Seq)))
 		}
 		rep.Seq = r.Seq
 		return failed(r.Error.Code, errors.New(r.Error.Message))
 	case <-ctx.Done():
 		return failed(streams.CodeTimeout,
-			fmt.Errorf("no outcome within %v: the intake has the resolution; look at the hold before you sign again",
+			fmt.Errorf("the intake has the signed decision, but its outcome was not known within %v: look at the hold "+
+				"before you sign again",
 				f.cfg.Timeout))
 	}
 }

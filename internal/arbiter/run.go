@@ -81,7 +81,7 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 		if err != nil {
 			return err
 		}
-		stop, err := query.Serve(front.Service, "lazaret-arbiter", "What is held, and how agents are calibrated",
+		stop, err := query.Serve(front.Service, "lazaret-arbiter", "Holds, and the calibration of agents",
 			stage.PartitionList(cfg.Partitions),
 			map[string]query.Handler{AskHolds: showing(js, ask(fold.listHolds)), AskCalibration: ask(listCalibration),
 				AskFindings: ask(listFindings)}, cfg.Log)

@@ -152,7 +152,7 @@ func checkSigner(l *chain.Log, signer note.Signer) error {
 	}
 	v, err := note.NewVerifier(vkey)
 	if err != nil {
-		return fmt.Errorf("the key that the log was handed over to: %w", err)
+		return fmt.Errorf("reading the key to which the log was handed over: %w", err)
 	}
 	if v.Name() != signer.Name() || v.KeyHash() != signer.KeyHash() {
 		return fmt.Errorf("the log was handed over to key %s+%08x, but the key given to this auditor is %s+%08x: a rotation "+
@@ -310,7 +310,7 @@ func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, 
 			if _, err := a.log.Payload(i); errors.Is(err, chain.ErrForgotten) {
 				continue
 			}
-			reason = "the ledger has no such entry, which was neither trimmed nor forgotten"
+			reason = "the ledger lacks this entry, although it was neither trimmed nor forgotten"
 		}
 		m := &MismatchError{i, leaf.Seq, reason}
 		a.cfg.Log.Error("the log and the ledger differ", "leaf", i, "entry", leaf.Seq, "why", reason)
@@ -325,13 +325,14 @@ func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, 
 func differs(leaf *chain.Leaf, e *streams.Entry) string {
 	switch {
 	case leaf.Type != string(e.Type) || leaf.Project != e.Project:
-		return fmt.Sprintf("the leaf is a %s of project %s, the entry a %s of project %s", leaf.Type, leaf.Project, e.Type,
+		return fmt.Sprintf("the leaf is a %s of project %s, but the ledger entry is a %s of project "+
+			"%s", leaf.Type, leaf.Project, e.Type,
 			e.Project)
 	case !leaf.Time.Equal(e.Time):
-		return fmt.Sprintf("the leaf is of %s, the entry of %s", leaf.Time.Format(time.RFC3339Nano),
+		return fmt.Sprintf("the leaf has the time %s, but the ledger entry has %s", leaf.Time.Format(time.RFC3339Nano),
 			e.Time.Format(time.RFC3339Nano))
 	case chain.Commit(e.Salt, Payload(e)) != leaf.Commitment:
-		return "the leaf commits to another body"
+		return "the leaf's commitment is to another body than that of the ledger entry"
 	}
 	return ""
 }

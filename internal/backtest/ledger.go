@@ -55,7 +55,7 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("the last entry of %s: %w", subject, err)
+				return fmt.Errorf("reading the last entry of %s: %w", subject, err)
 			}
 			end.LastSeq = max(end.LastSeq, m.Sequence)
 		}
@@ -141,7 +141,8 @@ func InForce(ctx context.Context, nc *nats.Conn, do string) ([]byte, error) {
 			continue
 		}
 		if digest != "" && streams.Digest(bundle) != digest {
-			return nil, fmt.Errorf("ingest sent a bundle of %d bytes that is not %s: ask again", len(bundle), digest)
+			return nil, fmt.Errorf("ingest sent a bundle of %d bytes that does not have the digest %s: run the command "+
+				"again", len(bundle), digest)
 		}
 		return bundle, nil
 	}

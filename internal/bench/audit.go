@@ -62,9 +62,10 @@ type AuditReport struct {
 // Lines returns the figures and their budgets.
 func (r *AuditReport) Lines() []Line {
 	out := []Line{
-		{What: "appends, encrypted, synced, with the tree", Value: r.Append, Unit: "/s", Budget: ">= 150000 /s",
+		{What: "entries appended to the log, encrypted, synced, with the " +
+			"tree", Value: r.Append, Unit: "/s", Budget: ">= 150000 /s",
 			Pass: r.Append >= 150_000},
-		{What: "  processor time an entry", Value: r.AppendCPU, Unit: "us"},
+		{What: "  processor time per entry", Value: r.AppendCPU, Unit: "us"},
 	}
 	if r.FromLedger > 0 {
 		out = append(out, Line{What: "  fed from JetStream", Value: r.FromLedger, Unit: "/s", Budget: ">= 60000 /s",
@@ -72,7 +73,7 @@ func (r *AuditReport) Lines() []Line {
 	}
 	return append(out,
 		Line{What: "verification, payloads included", Value: r.Verify, Unit: "/s"},
-		Line{What: "  processor time an entry", Value: r.VerifyCPU, Unit: "us"},
+		Line{What: "  processor time per entry", Value: r.VerifyCPU, Unit: "us"},
 		Line{What: "  bytes hashed", Value: r.VerifyBytes / 1e6, Unit: "MB/s"},
 		Line{What: "SHA-256 on the same processors", Value: r.SHA256 / 1e6, Unit: "MB/s"},
 		Line{What: "  ratio of verification to SHA-256", Value: r.Ratio, Unit: "x", Budget: ">= 0.4 x", Pass: r.Ratio >= 0.4},

@@ -68,10 +68,11 @@ func Mean(ws []Window) (m Window) {
 func (r *BeliefsReport) Lines() []Line {
 	const mb = 1 << 20
 	lines := []Line{
-		{What: fmt.Sprintf("observation, after %d beliefs", r.Few), Value: r.First.CPU, Unit: "µs CPU"},
-		{What: fmt.Sprintf("observation, from %d to %d beliefs", r.Many-r.Last.Beliefs, r.Many), Value: r.Last.CPU,
+		{What: fmt.Sprintf("cost of an observation, after %d beliefs", r.Few), Value: r.First.CPU, Unit: "µs CPU"},
+		{What: fmt.Sprintf("cost of an observation, from %d to %d beliefs", r.Many-r.Last.Beliefs, r.Many), Value: r.Last.CPU,
 			Unit: "µs CPU"},
-		{What: "  ratio of many to few", Value: r.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: r.Ratio <= 1.3},
+		{What: "  ratio of the cost with many to that with " +
+			"few", Value: r.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: r.Ratio <= 1.3},
 		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Few), Value: float64(r.RecallFew.P50) / 1000, Unit: "ms"},
 		{What: "  p99", Value: float64(r.RecallFew.P99) / 1000, Unit: "ms"},
 		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Many), Value: float64(r.RecallMany.P50) / 1000, Unit: "ms"},
@@ -86,8 +87,8 @@ func (r *BeliefsReport) Lines() []Line {
 	lines = append(lines, Line{What: "  processor time of one recall", Value: r.RecallCPU / 1000, Unit: "ms CPU"},
 		Line{What: "memory, resident, at rest", Value: float64(r.MemoryBytes) / mb, Unit: "MiB", Budget: "<= 600 MB",
 			Pass: r.MemoryBytes <= 600_000_000},
-		Line{What: "  right after work", Value: float64(r.BusyBytes) / mb, Unit: "MiB"},
-		Line{What: "  at most, while it was filled", Value: float64(r.PeakBytes) / mb, Unit: "MiB"})
+		Line{What: "  right after the last recall", Value: float64(r.BusyBytes) / mb, Unit: "MiB"},
+		Line{What: "  highest, while the beliefs were added", Value: float64(r.PeakBytes) / mb, Unit: "MiB"})
 	if p := r.Parts; p != nil {
 		lines = append(lines, Line{What: "  in use, of Go's heap", Value: float64(p.Live) / mb, Unit: "MiB"})
 	}

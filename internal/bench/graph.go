@@ -26,7 +26,7 @@ type curve struct {
 // Graph draws memory and disk use over the number of observations as SVG.
 func Graph(w io.Writer, title string, samples []Sample) error {
 	if len(samples) < 2 {
-		return fmt.Errorf("%d samples are too few for a graph", len(samples))
+		return fmt.Errorf("the file has %d samples, which are too few for a graph", len(samples))
 	}
 	const mib = 1 << 20
 	var b strings.Builder

@@ -113,7 +113,7 @@ func (r *PipelineReport) Lines() []Line {
 	out = append(out, Line{What: "  the same messages through the bare server", Value: r.Shape, Unit: "/s", Limit: true},
 		Line{What: "  ratio of the bare server to raw publish", Value: r.ShapeRaw, Unit: "x", Limit: true},
 		at("  ratio to the bare server", r.ShapeRatio, "x", 0),
-		Line{What: "  CPU of the bare server, an observation", Value: r.ShapeCPU, Unit: "us", Limit: true})
+		Line{What: "  CPU time of the bare server per observation", Value: r.ShapeCPU, Unit: "us", Limit: true})
 	return append(out, r.costLines(at)...)
 }
 
@@ -128,7 +128,7 @@ func (r *PipelineReport) batchLines(at func(what string, v float64, unit string,
 			r.PerSecond, "/s", 0),
 		at("  raw JetStream publish, one by one", r.Raw, "/s", 0), at("  ratio to raw publish", r.Ratio, "x", ofRaw),
 		at("  audited, one by one", r.Singles, "/s", 0), at("  ratio to one by one", r.SinglesRatio, "x", ofSingles),
-		at("  CPU of server and stages, one by one", r.SinglesCPU, "us", 0),
+		at("  CPU time of server and stages per observation, one by one", r.SinglesCPU, "us", 0),
 	}
 }
 
@@ -138,8 +138,9 @@ func (r *PipelineReport) costLines(at func(what string, v float64, unit string, 
 		return Line{What: what, Value: float64(n), Budget: "0", Pass: n == 0}
 	}
 	return []Line{
-		at("  raw JetStream consume", r.RawConsume, "/s", 0), at("acknowledged to the client", r.Accepted, "/s", 0),
-		at("CPU of server and stages, an observation", r.CPU, "us", 0), at("memory, highest", r.RSS, "MB", 0),
+		at("  raw JetStream consume", r.RawConsume, "/s", 0), at("observations acknowledged to the "+
+			"client", r.Accepted, "/s", 0),
+		at("CPU time of server and stages per observation", r.CPU, "us", 0), at("memory, highest", r.RSS, "MB", 0),
 		none("lost", r.Lost), none("doubled", r.Duplicated),
 	}
 }
@@ -488,7 +489,7 @@ func (rep *PipelineReport) check(ctx context.Context, nc *nats.Conn, o PipelineO
 		}
 	}
 	if rep.PerSecond == 0 {
-		return nil, fmt.Errorf("the auditor stopped at ledger entry %d, the last observation is %d",
+		return nil, fmt.Errorf("the auditor stopped at ledger entry %d, before the last observation, entry %d",
 			marks[len(marks)-1].last, last)
 	}
 	return some, nil

@@ -115,7 +115,7 @@ not be shared.`,
 	}
 	e.Conn.Bind(c.Flags())
 	f := c.Flags()
-	f.StringVar(&e.state, "state", "", "state `DIR`, separate for each process (default DATA/state/NAME)")
+	f.StringVar(&e.state, "state", "", "`DIR` of the state, another one for each process (default DATA/state/NAME)")
 	f.StringVar(&e.stateKey, "state-key", "",
 		"`FILE` of the key that encrypts the state, outside the state's folder (default DATA/keys/state.key)")
 	f.StringVar(&e.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
@@ -124,7 +124,7 @@ not be shared.`,
 	f.DurationVar(&e.takeover, "takeover", stage.DefaultTakeover, "how long the active process may make no "+
 		"progress before a standby takes over")
 	f.StringVar(&e.addr, "metrics", "",
-		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
+		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks a free port (default off)")
 	f.BoolVarP(&e.verbose, "verbose", "v", false, "also log debug messages")
 	f.BoolVar(&e.json, "log-json", false, "log in JSON")
 	if d.Flags != nil {
@@ -172,7 +172,7 @@ func (e *Env) Trust() (*keys.Trust, error) {
 	}
 	t, err := keys.LoadTrust(path)
 	if err != nil {
-		return nil, fmt.Errorf("the pinned keys: %w: name their file with --trust", err)
+		return nil, fmt.Errorf("reading the pinned keys: %w: name their file with --trust", err)
 	}
 	return t, nil
 }

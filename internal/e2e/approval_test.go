@@ -625,7 +625,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	}
 	must(t, data, "key", "activate")
 	if out := must(t, data, "holds", "show", hold); !strings.Contains(out, `"to": "bob@example.org"`) ||
-		!strings.Contains(out, "an approval signs") {
+		!strings.Contains(out, "the signature of an approval covers") {
 		t.Errorf("%s", out)
 	}
 	if out := must(t, data, "holds", "approve", hold, "--key", key, "--reason", "it is Bob"); !strings.Contains(out,
@@ -676,7 +676,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	}
 	ask("m6")
 	if out := must(t, data, "holds", "approve", one, "--alike", "4", "--key", key); strings.Count(out,
-		"APPROVED  hold") != 4 || strings.Count(out, "an approval signs") != 4 {
+		"APPROVED  hold") != 4 || strings.Count(out, "the signature of an approval covers") != 4 {
 		t.Errorf("%s", out)
 	}
 	for _, id := range []string{"m3", "m4", "m5", "m6"} {

@@ -370,7 +370,7 @@ func Installed(h *hook.Host, text, data string) (hook.Handler, error) {
 		return hook.Handler{}, fmt.Errorf("the command %q has --fail-open: a call without a verdict "+
 			"passes", streams.Clip(text, 200))
 	case data != "" && conn.Data != data:
-		return hook.Handler{}, fmt.Errorf("the hooks ask another pipeline than that of the data folder %s", data)
+		return hook.Handler{}, fmt.Errorf("the hooks do not ask the pipeline of %s, but another one", data)
 	}
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return hook.Handler{}, fmt.Errorf("the host cannot start the hook, so every call passes: %w", err)

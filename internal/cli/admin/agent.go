@@ -160,7 +160,7 @@ func install(a *verb.App, cmd *cobra.Command, g natsserver.Grant) error {
 }
 
 func bindExpires(c *cobra.Command, d *time.Duration) {
-	c.Flags().DurationVar(d, "expires", natsserver.AgentExpires, "`TIME` until it expires; 0: never")
+	c.Flags().DurationVar(d, "expires", natsserver.AgentExpires, "`TIME` until the credential expires; 0: never")
 }
 
 // expiresText formats the expiry of a credential.
@@ -226,7 +226,8 @@ made is listed if its file is still in DATA/creds.`,
 		},
 	}
 	f.Bind(c.Flags())
-	c.Flags().BoolVar(&all, "all", false, "also those of roles, and expired and revoked ones")
+	c.Flags().BoolVar(&all, "all", false, "also list the credentials of the pipeline's roles, and expired and revoked "+
+		"ones")
 	return c
 }
 
@@ -275,8 +276,9 @@ NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
 		},
 	}
 	bindExpires(c, &lasts)
-	c.Flags().Lookup("expires").DefValue = "the validity of the old credential"
-	c.Flags().BoolVar(&keepOld, "keep-old", false, "do not revoke the old credential")
+	c.Flags().Lookup("expires").DefValue = "the period for which the old credential was made"
+	c.Flags().BoolVar(&keepOld, "keep-old", false, "leave the old credential valid, to be revoked with lazaret agent "+
+		"revoke --old")
 	return c
 }
 

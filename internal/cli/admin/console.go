@@ -102,7 +102,7 @@ an IP address, and TLS unless the name is localhost.`,
 				return err
 			}
 			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "console at %s, sign in by a link of: lazaret console login NAME\n", s.URL())
+			fmt.Fprintf(w, "console at %s; for a link to sign in: lazaret console login NAME\n", s.URL())
 			if conf == nil && !metrics.Loopback(s.Addr) {
 				fmt.Fprintln(w, "NOTE: other machines can reach the console, and it does not use TLS: sessions can be read in "+
 					"transit")
@@ -112,7 +112,7 @@ an IP address, and TLS unless the name is localhost.`,
 			return nil
 		},
 	}
-	o.bind(c.Flags(), "listen", "`HOST:PORT` to serve the console at; port 0 picks one")
+	o.bind(c.Flags(), "listen", "`HOST:PORT` to serve the console at; port 0 picks a free port")
 	h.BindTLS(c.Flags())
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens")
 

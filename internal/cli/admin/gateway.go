@@ -31,7 +31,7 @@ func serve(h *verb.HTTPFlags, cmd *cobra.Command, p *embedded.Pipeline, cfg embe
 		return nil, nil
 	}
 	if err := token.Ensure(cfg.Data, natsfiles.DefaultContext); err != nil {
-		return nil, fmt.Errorf("the token of the default agent: %w", err)
+		return nil, fmt.Errorf("making the token of the default agent: %w", err)
 	}
 	conf, err := h.TLS()
 	if err != nil {
@@ -102,7 +102,7 @@ creds/ and nats/, never keys/.`,
 			return nil
 		},
 	}
-	h.Bind(c.Flags(), "listen", "`HOST:PORT` to serve HTTP at; port 0 picks one")
+	h.Bind(c.Flags(), "listen", "`HOST:PORT` to serve HTTP at; port 0 picks a free port")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens")
 	return c
 }
@@ -146,7 +146,7 @@ credential is refused: rotate the credential first.`,
 		},
 	}
 	c.Flags().DurationVar(&lasts, "expires", natsserver.AgentExpires,
-		"`TIME` until it expires; 0: with the credential")
+		"`TIME` until the token expires; 0: it expires with the credential")
 	return c
 }
 

@@ -79,11 +79,11 @@ console, which prints this command. A passkey signs decisions on holds and on be
 	pin.Flags().StringVar(&agent, "agent", "",
 		"the agent that owns the key, as `PROJECT/AGENT`: the key cannot resolve this agent's holds")
 	gen.Flags().StringSliceVar(&roles, "pin", nil,
-		"pin it for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
+		"pin the new key for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
 	gen.Flags().StringVar(&agent, "agent", "",
 		"the agent that owns the key, as `PROJECT/AGENT`: the key cannot resolve this agent's holds")
 	activate := a.Activate("activate [FILE]",
-		"Sign the trust file and activate its approvers (default the data folder's)", streams.DoActivateTrust,
+		"Sign the trust file and activate its approvers (default: the data folder's trust file)", streams.DoActivateTrust,
 		func(args []string) ([]byte, error) {
 			a.Conn.Resolve()
 			file := datafolder.TrustFile(a.Conn.Data)

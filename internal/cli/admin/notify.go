@@ -254,7 +254,8 @@ for example because it was acknowledged before.`,
 			}
 			if len(routes) == 0 {
 				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no route would have repeated a notification of %s: "+
-					"it is settled, was repeated often enough or was never sent, or no route has repeat", verb.Quote(args[0], 200))}
+					"the hold or alert is settled, no notification of it was sent, it was repeated as often as the routes say, or "+
+					"no route has the key repeat", verb.Quote(args[0], 200))}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "acknowledged %s: not repeated by %s\n", args[0], strings.Join(routes, ", "))
 			return nil

@@ -29,7 +29,7 @@ func (o *otelFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "endpoint", "", "OTLP `URL` (default $OTEL_EXPORTER_OTLP_ENDPOINT, http://localhost:4318)")
 	f.StringVar(&o.protocol, "protocol", "",
 		"`PROTOCOL`: http/protobuf or grpc (default $OTEL_EXPORTER_OTLP_PROTOCOL, http/protobuf)")
-	f.BoolVar(&o.Content, "content", false, "also send texts of agents and people up to the ceiling")
+	f.BoolVar(&o.Content, "content", false, "also send texts of agents and people, up to the sensitivity of --ceiling")
 	o.ceiling.Bind(f)
 	f.StringVar(&o.Project, "project", "", "only this `PROJECT`")
 	f.BoolVar(&o.Synthetic, "synthetic", false, "include synthetic projects (syn-…)")

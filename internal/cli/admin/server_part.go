@@ -52,7 +52,7 @@ errors are printed, and the command goes on.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
 			if to == "" {
-				return errors.New("--to names the folder in which the parts are made")
+				return errors.New("--to is missing: give the folder in which the parts are made")
 			}
 			if len(args) == 0 {
 				args = part.Names
@@ -99,7 +99,8 @@ errors are printed, and the command goes on.`,
 	f.DurationVar(&every, "every", 0, "repeat the command at this `INTERVAL` until it is stopped (default: run once)")
 	f.DurationVar(&wait, "wait", 0, "how long to wait for a data folder that is being created")
 	f.BoolVar(&o.TrustOfData, "trust-of-data", false,
-		"give an auditor's part the data folder's pins as they are, to remove a key or replaced_at on purpose")
+		"pin in an auditor's part exactly the keys of the data folder, also if this removes a key or a replaced_at from "+
+			"the part")
 	return c
 }
 

@@ -142,7 +142,7 @@ type upFlags struct {
 }
 
 func (u *upFlags) bind(f *pflag.FlagSet) {
-	f.StringVar(&u.cfg.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for NATS clients; port 0 picks one")
+	f.StringVar(&u.cfg.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for NATS clients; port 0 picks a free port")
 	f.BoolVar(&u.cfg.NoSync, "no-sync", false,
 		"acknowledge before data is on disk: faster, but a crash of the machine can lose the last two minutes")
 	f.BoolVar(&u.cfg.NoJoint, "no-joint", false,
@@ -153,7 +153,7 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 	f.BoolVar(&u.cfg.ServerOnly, "server-only", false,
 		"start the server, make streams and credentials, and start no stage: daemons run the stages")
 	f.StringVar(&u.addr, "metrics", "",
-		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
+		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks a free port (default off)")
 	f.StringVar(&u.spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as "+
 		"http://localhost:4318; see \"lazaret otel\" (default off)")
 	u.web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280; a free port if 4280 is in "+
@@ -169,7 +169,7 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 		"or the port of --listen is 0)")
 	f.StringVar(&u.tell, "notify", "",
 		"configuration `FILE` of notifications to deliver, see docs/notifications.md (default off)")
-	f.BoolVarP(&u.verbose, "verbose", "v", false, "log the work of the stages")
+	f.BoolVarP(&u.verbose, "verbose", "v", false, "also log the work of the stages, such as take-overs and checkpoints")
 }
 
 // knownGroups returns an error for groups that the current rules do not have. A sentinel of such a
@@ -322,7 +322,8 @@ func printConsole(cmd *cobra.Command, c *console.Console, link string) {
 		return
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "\nopen the console, once by this link within %v; another one: lazaret console login NAME\n  %s\n",
+	fmt.Fprintf(w, "\nopen the console with this link, once and within %v; for another link: lazaret console login "+
+		"NAME\n  %s\n",
 		console.LoginExpires, link)
 	if !metrics.Loopback(c.Addr) {
 		fmt.Fprintf(w, "NOTE: other machines can reach %s, and it does not use TLS\n", c.Addr)

@@ -105,7 +105,7 @@ func printReply(w io.Writer, rep *streams.Reply) {
 		}
 	}
 	if len(v.Degraded) > 0 {
-		fmt.Fprintf(w, "  degraded: without an answer of sentinel group %s\n", strings.Join(v.Degraded, ", "))
+		fmt.Fprintf(w, "  the verdict was given without an answer of sentinel group %s\n", strings.Join(v.Degraded, ", "))
 	}
 	if v.Hold != nil {
 		fmt.Fprintf(w, "  hold %s, revision %s, expires %s\n", v.Hold.ID, v.Hold.Revision,

@@ -107,7 +107,7 @@ request's content; NATS permissions limit the origins. All other headers are for
 	f.StringVar(&agent, "agent", embedded.DefaultAgent, "`AGENT` to act as")
 	f.StringVar(&cfg.Kind, "kind", "", "`KIND` of the store: "+strings.Join(memproxy.Kinds(), ", "))
 	f.StringVar(&upstream, "upstream", "", "`URL` of the store")
-	f.StringVar(&listen, "listen", "127.0.0.1:4291", "`HOST:PORT` to serve at; port 0 picks one")
+	f.StringVar(&listen, "listen", "127.0.0.1:4291", "`HOST:PORT` to serve at; port 0 picks a free port")
 	f.StringVar(&from, "origin", "document", "`ORIGIN` of writes without a Lazaret-Origin header")
 	f.StringVar(&state, "state", "", "`FOLDER` for the ids of held writes (default in $XDG_STATE_HOME/lazaret)")
 	c.MarkFlagRequired("kind")

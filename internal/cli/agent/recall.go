@@ -59,7 +59,7 @@ func recallFlags(c *cobra.Command, r *streams.Recall) {
 	c.Flags().IntVar(&r.Limit, "limit", 0, "entries wanted in each part of the answer (admitted, context only, "+
 		"contradictions), 1 to 100 (default 10)")
 	c.Flags().BoolVar(&r.Spotlight, "spotlight", false,
-		"enclose content that nobody confirmed in markers that it cannot forge")
+		"put content that nobody confirmed between markers that this content cannot contain")
 }
 
 func printRecall(w io.Writer, r *streams.RecallEntry) {

@@ -40,8 +40,9 @@ func rememberCommand(a *verb.App) *cobra.Command {
 	c.Flags().StringVar(&m.Key, "key", "", "memory `KEY`")
 	c.Flags().StringVar(&m.Category, "category", "", "`CATEGORY` of the memory")
 	c.Flags().Var(&secrecy, "sensitivity",
-		"its `SENSITIVITY`: public, internal, confidential or secret")
+		"`SENSITIVITY` of the memory: public, internal, confidential or secret")
 	c.Flags().StringVar(&m.Channel, "channel", "", "write, compaction, skill or import")
-	c.Flags().StringSliceVar(&m.DerivedFrom, "derived-from", nil, "`IDS` of observations or beliefs that it derives from")
+	c.Flags().StringSliceVar(&m.DerivedFrom, "derived-from", nil, "`IDS` of observations or beliefs that the memory "+
+		"derives from")
 	return c
 }

@@ -302,7 +302,7 @@ func (x *explanation) print(w io.Writer) {
 			}
 		}
 		for _, r := range g.Rests {
-			fmt.Fprintf(w, "    the %s %s comes from observation %s of %s\n", line(r.By, 40), line(r.Value, 120),
+			fmt.Fprintf(w, "    the %s %s comes from observation %s of agent %s\n", line(r.By, 40), line(r.Value, 120),
 				line(r.Observation, 64), line(r.Agent, 64))
 		}
 	}

@@ -63,7 +63,7 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 	}
 	trust, err := keys.LoadTrust(f.trustFile(a.Conn.Data))
 	if err != nil {
-		return fmt.Errorf("the keys that may sign checkpoints: %w", err)
+		return fmt.Errorf("reading the keys that may sign checkpoints: %w", err)
 	}
 	o.Verifiers, o.Lawful = trust.Verifiers(keys.RoleAuditor), statement.Lawful(trust.Verifiers(keys.RoleOperator))
 	if o.MasterKey, err = datafolder.ReadMasterKey(a.Conn.Data); err != nil {

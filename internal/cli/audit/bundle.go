@@ -139,7 +139,7 @@ func verifyBundle(a *verb.App, cmd *cobra.Command, file, trust string, against [
 	}
 	pinned, err := inquiry.LoadTrustFile(trust)
 	if err != nil {
-		return chain.Report{}, fmt.Errorf("the keys that may sign checkpoints: %w", err)
+		return chain.Report{}, fmt.Errorf("reading the keys that may sign checkpoints: %w", err)
 	}
 	return inquiry.VerifyBundle(cmd.Context(), file, pinned, against, nil)
 }

@@ -54,7 +54,7 @@ specifies the file, and examples/verifier verifies one with only Go's standard l
 					key = datafolder.AuditorKey(a.Conn.Data)
 				}
 				if o.Signer, err = keys.LoadSigner(key); err != nil {
-					return fmt.Errorf("the key that signs the statement: %w", err)
+					return fmt.Errorf("reading the key that signs the statement: %w", err)
 				}
 				o.Of, o.Ceiling, o.Now = args[0], to.Sensitivity, time.Now()
 				ev, err := l.Evidence(cmd.Context(), o)
@@ -90,7 +90,8 @@ specifies the file, and examples/verifier verifies one with only Go's standard l
 	}
 	f.bind(c.Flags())
 	to.Bind(c.Flags())
-	c.Flags().StringVar(&o.Project, "project", "", "`PROJECT`, if several have one of this name")
+	c.Flags().StringVar(&o.Project, "project", "", "`PROJECT` of the session or proposal; needed if several projects "+
+		"have one of this name")
 	c.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write")
 	c.Flags().StringVar(&key, "key", "", "auditor's key `FILE` that signs the statement (default DATA/keys/auditor.key)")
 	return c

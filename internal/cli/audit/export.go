@@ -17,7 +17,8 @@ import (
 // verifyExport verifies an export against checkpoints.
 func verifyExport(a *verb.App, cmd *cobra.Command, f verifyFlags) error {
 	if f.dir != "" || f.bundle != "" || f.from != 0 || f.to != 0 || f.policy != "" || f.json {
-		return errors.New("--export compares a whole export with checkpoints: give only --against and --keys with it")
+		return errors.New("--export compares a whole export with checkpoints: leave out all other flags than --against " +
+			"and --keys")
 	}
 	in, err := os.Open(f.export)
 	if err != nil {
@@ -58,10 +59,12 @@ func verifyExport(a *verb.App, cmd *cobra.Command, f verifyFlags) error {
 		case err != nil:
 			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s: %v", f.against[i], err)}
 		case root != cp.Root:
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s has another root for %d leaves, %s",
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: the export's first %[2]d leaves do not have "+
+				"the root of the checkpoint %[1]s, %[3]s",
 				f.against[i], cp.Size, cp.Root)}
 		default:
-			fmt.Fprintf(out, "%s: its %d leaves are those of %s\n", f.against[i], cp.Size, cp.Origin)
+			fmt.Fprintf(out, "%s: the checkpoint's %d leaves, of log %s, are those of the "+
+				"export\n", f.against[i], cp.Size, cp.Origin)
 		}
 	}
 	return &cli.Exit{Code: cli.ExitIncomplete, Text: "INCOMPLETE: the leaves are those of the checkpoints; the bodies " +

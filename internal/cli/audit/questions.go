@@ -220,7 +220,8 @@ the signed checkpoint, and proofs. Without -o, Markdown is printed.`,
 		},
 	}
 	f.bind(c.Flags())
-	c.Flags().StringVar(&sel.Project, "project", "", "`PROJECT` of the session, if several have one of this name")
+	c.Flags().StringVar(&sel.Project, "project", "", "`PROJECT` of the session; needed if several projects have a "+
+		"session of this name")
 	c.Flags().StringVar(&sel.Agent, "agent", "", "only this `AGENT`'s part of the session")
 	c.Flags().StringVarP(&out, "output", "o", "", "`FOLDER` to write the report, its detail and its proofs to")
 	c.Flags().StringVar(&format, "format", "md", "`FORMAT` on standard output: md or html")

@@ -63,7 +63,7 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 		return nil, err
 	}
 	if len(entries) > maxSeen {
-		return nil, fmt.Errorf("%s holds more than %d files: remove those of logs that are gone", folder, maxSeen)
+		return nil, fmt.Errorf("%s has more than %d files: remove those of logs that no longer exist", folder, maxSeen)
 	}
 	for _, f := range entries {
 		file := filepath.Join(folder, f.Name())

@@ -300,7 +300,7 @@ func printComparison(cmd *cobra.Command, r *comparison) {
 		fmt.Fprintf(w, "WRONG   the leaves of %s give another root than its checkpoint\n", name)
 	}
 	if r.First < 0 {
-		fmt.Fprintf(w, "EQUAL in all %d leaves that both have (%d and %d)\n", r.Equal, r.SizeA, r.SizeB)
+		fmt.Fprintf(w, "EQUAL in all %d leaves that both logs have; A has %d leaves and B %d\n", r.Equal, r.SizeA, r.SizeB)
 		return
 	}
 	fmt.Fprintf(w, "DIFFERENT from leaf %d on\n", r.First)

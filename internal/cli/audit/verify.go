@@ -135,13 +135,13 @@ unexplained, or the key that decrypts the bodies is missing. The command never m
 	fs.StringArrayVar(&f.against, "against", nil,
 		"an earlier checkpoint `FILE` that this log must extend; may be given several times")
 	fs.StringVar(&f.policy, "policy", "", "witness policy `FILE` (default DATA/witnesses.policy where there is one)")
-	fs.StringVar(&f.bundle, "bundle", "", "verify this bundle `FILE` instead, with only the public keys")
+	fs.StringVar(&f.bundle, "bundle", "", "verify this bundle `FILE` instead of the log, with only the public keys")
 	fs.StringVar(&f.export, "export", "",
 		"verify this `FILE` of audit export --format jsonl, redacted or not, against the checkpoints of --against")
 	fs.StringVar(&f.keys, "keys", "",
 		"trust `FILE` with the public keys for --bundle and --export (default DATA/trust.yaml)")
-	fs.Int64Var(&f.from, "from", 0, "begin with this leaf")
-	fs.Int64Var(&f.to, "to", 0, "end before this leaf (default the end)")
+	fs.Int64Var(&f.from, "from", 0, "begin with the leaf of this `INDEX`")
+	fs.Int64Var(&f.to, "to", 0, "end before the leaf of this `INDEX` (default: the log's end)")
 	fs.BoolVar(&f.offline, "offline", false, "do not ask a running auditor for a snapshot")
 	fs.BoolVar(&f.ledger, "ledger", false,
 		"also compare every leaf with the ledger over NATS")
@@ -154,7 +154,7 @@ func auditorKeys(a *verb.App) (*keys.Trust, error) {
 	a.Conn.Resolve()
 	trust, err := keys.LoadTrust(datafolder.TrustFile(a.Conn.Data))
 	if err != nil {
-		return nil, fmt.Errorf("the keys that may sign checkpoints: %w", err)
+		return nil, fmt.Errorf("reading the keys that may sign checkpoints: %w", err)
 	}
 	return trust, nil
 }
@@ -268,7 +268,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	rep.RuleSets, rep.Policies = inForce.lists()
 	rep.decided(decisions, f.from == 0 && f.to == 0, operatorKeys(trust))
 	if seenErr != nil {
-		rep.Skipped = append(rep.Skipped, fmt.Sprintf("the checkpoint that this machine saw last: %v", seenErr))
+		rep.Skipped = append(rep.Skipped, fmt.Sprintf("reading the checkpoint that this machine saw last: %v", seenErr))
 	}
 	if seenErr == nil && seen.here != nil && rep.Status != chain.Failed {
 		rep.Report.Seen = max(rep.Report.Seen, seen.here.Size)
@@ -312,7 +312,7 @@ const noAnchor = "whether the log was rewritten as a whole: there was no checkpo
 // means that the log was checked against a checkpoint from outside.
 func (r *verifyReport) complete(anchored bool) {
 	if r.Size == 0 {
-		r.Skipped = append(r.Skipped, "whether the log was emptied: it has no leaves")
+		r.Skipped = append(r.Skipped, "whether the log had leaves earlier: it has none now")
 	} else if !anchored {
 		r.Skipped = append(r.Skipped, noAnchor)
 	}

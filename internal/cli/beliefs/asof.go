@@ -77,7 +77,7 @@ exactly what ingest knew then. The command takes long for a long ledger.`,
 	f.Bind(c.Flags())
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	c.Flags().StringVar(&at, "at", "", "ledger `TIME`, RFC 3339 or a date (default now)")
-	c.Flags().StringVar(&until, "seq", "", "the ledger entry of this `POSITION` instead, such as 98 or 98.2")
+	c.Flags().StringVar(&until, "seq", "", "the beliefs as of the ledger entry of this `POSITION`, such as 98 or 98.2")
 	c.Flags().StringVar(&valid, "valid", "", "only beliefs valid at this `TIME`")
 	c.MarkFlagsMutuallyExclusive("at", "seq")
 	return c

@@ -77,7 +77,8 @@ func (w *word) showFindings(ctx context.Context, nc *nats.Conn, out io.Writer, b
 	for _, x := range all {
 		what := "clears the finding"
 		if x.More || len(w.findings) == approval.MaxFindings {
-			what = "does not clear the finding, because more was found than is stored; recalls withhold the belief"
+			what = "does not clear the finding, because only a part of the findings is stored; recalls go on withholding " +
+				"the belief"
 		} else {
 			w.findings = append(w.findings, x.Key)
 		}
@@ -256,7 +257,8 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%d found, %d quarantined, %d would be, %d spared because other evidence supports them, "+
+		fmt.Fprintf(out, "%d beliefs found: %d quarantined, %d would be quarantined, %d spared because other evidence "+
+			"supports them, "+
 			"%d refused; of the quarantined ones %d had been served to planners\n",
 			len(done), counts["quarantined"], counts["would be quarantined"], counts["spared"], counts["refused"], served)
 		if found.Cut {

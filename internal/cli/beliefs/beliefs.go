@@ -58,9 +58,9 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 		lineageCommand(a, "lineage", "Show the origins of a belief and its consequences", true, true),
 		lineageCommand(a, "impact", "Show the consequences of a belief", false, true),
 		wordCommand(a, approval.Confirm, "confirm",
-			"Sign that a belief is true, also if a rule found something in it, so that its truth is supported"),
+			"Sign that a belief is true, even if a rule found something in it; its truth becomes supported"),
 		wordCommand(a, approval.RejectBelief, "reject",
-			"Sign that a belief is rejected, so that it is quarantined, also when it is written again"),
+			"Sign that a belief is rejected: it is quarantined now, and each time that it is written again"),
 		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces a belief"))
 }
 

@@ -121,7 +121,7 @@ func printLineage(w io.Writer, g *ingest.Lineage) {
 		counts[ingest.NodeEvent],
 		counts[ingest.NodeSource], counts[ingest.NodeDecision], counts[ingest.NodeAction])
 	if g.Cut {
-		fmt.Fprintln(w, "the lineage has more than is shown")
+		fmt.Fprintln(w, "the lineage is too large: a part of it is not shown")
 	}
 }
 

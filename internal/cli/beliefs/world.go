@@ -37,7 +37,8 @@ func worldCommand(a *verb.App) *cobra.Command {
 			}
 		}
 		if subject != "" && len(kept) == 0 {
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no value of %s is known", verb.Quote(subject, 64))}
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("memory has no value of subject or key "+
+				"%s", verb.Quote(subject, 64))}
 		}
 		return cli.Print(cmd.OutOrStdout(), f, kept, []string{"SUBJECT", "KEY", "VALUE", "STATE", "ORIGIN", "BELIEF"},
 			func(v ingest.WorldValue) []string {
@@ -66,6 +67,6 @@ func worldCommand(a *verb.App) *cobra.Command {
 		c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 		c.Flags().BoolVar(&current, "current", false, "only current values")
 	}
-	return verb.Group("world", "What memory says about each subject: current values, which recalls admit, and withheld "+
+	return verb.Group("world", "Each subject's values in memory: current values, which recalls admit, and withheld "+
 		"ones", ls, get)
 }

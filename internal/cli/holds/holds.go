@@ -102,9 +102,9 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	}
 	printSources(w, h)
 	if h.State == streams.HoldOpen {
-		fmt.Fprintf(w, "\nan approval signs: hold %s, revision %s,\n  action %s\n", h.ID, h.Revision, v.Digest)
+		fmt.Fprintf(w, "\nthe signature of an approval covers: hold %s, revision %s,\n  action %s\n", h.ID, h.Revision, v.Digest)
 		if len(h.Approvers) > 0 {
-			fmt.Fprintf(w, "  with a key that has %v\n", h.Approvers)
+			fmt.Fprintf(w, "  the signing key must have the roles %v\n", h.Approvers)
 		}
 	}
 	if r := v.Resolved; r != nil {

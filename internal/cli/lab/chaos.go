@@ -61,7 +61,7 @@ the faults that could not be tested on this machine and those that are never tes
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Kills < 0 || o.Projects < 1 || o.Events < o.Projects {
-				return errors.New("--kills is at least 0, --projects at least 1, --events at least one for each project")
+				return errors.New("--kills must be at least 0, --projects at least 1, and --events at least one for each project")
 			}
 			known, err := chaos.DrillsOf(o.Processes)
 			if err != nil {
@@ -152,7 +152,7 @@ func stagesCommand(a *verb.App) *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolVar(&cfg.Standby, "standby", false, "start as a stand-by")
-	f.DurationVar(&cfg.Takeover, "takeover", 0, "how long an entry must be due before a stand-by takes over")
+	f.DurationVar(&cfg.Takeover, "takeover", 0, "how long an entry must be overdue before a stand-by takes over")
 	return c
 }
 
@@ -163,7 +163,8 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		kills = append(kills, fmt.Sprintf("%s %d", name, r.Kills[name]))
 		n += r.Kills[name]
 	}
-	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d disconnections, %d clock jumps, %d times in bursts, %d full "+
+	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d disconnections, %d clock jumps, %d times that a process ran in "+
+		"bursts, %d full "+
 		"disks, %d blocks without a key, %d delays, %d stray frames in %.0f s, seed %d\n", "faults", n,
 		strings.Join(kills, ", "), r.Pauses, r.Partitions, r.ClockJumps, r.Stutters, r.FullDisks, r.HalfBlocks, r.Delays,
 		r.Strays, r.Seconds, r.Seed)
@@ -179,7 +180,7 @@ func printChaos(w io.Writer, r *chaos.Report) {
 	fmt.Fprintf(w, "%-14s %d decided jointly; %d assessments and verdicts that a replay does not give\n", "", r.Joint,
 		r.Unreplayed)
 	for _, c := range slices.Sorted(maps.Keys(r.AskedAgain)) {
-		fmt.Fprintf(w, "%-14s asked again %d times after %s\n", "", r.AskedAgain[c], c)
+		fmt.Fprintf(w, "%-14s callers asked again %d times after the error %s\n", "", r.AskedAgain[c], c)
 	}
 	same := "and they are identical"
 	if !r.Identical {

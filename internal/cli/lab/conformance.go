@@ -54,7 +54,7 @@ COMMAND must run until it is killed. The check does not affect other installatio
 	f := c.Flags()
 	f.StringVar(&cfg.Group, "group", "", "`NAME` of the group")
 	f.StringVar(&cfg.Digest, "digest", conformance.DefaultDigest,
-		"`DIGEST` that the policy pins for it; rules: that of the rule set in force")
+		"`DIGEST` that the policy pins for the group; rules: the digest of the rule set in force")
 	f.DurationVar(&cfg.Deadline, "deadline", conformance.DefaultDeadline,
 		"longest time in which COMMAND must answer a single proposal")
 	f.IntVar(&cfg.Proposals, "proposals", conformance.DefaultProposals,

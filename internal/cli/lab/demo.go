@@ -104,7 +104,8 @@ func show(a *verb.App, ctx context.Context, w io.Writer) error {
 			}
 		}
 	}
-	fmt.Fprintf(w, "\n%d events, %d claims: %d beliefs supported, %d only read\n", totals.Events, totals.Claims,
+	fmt.Fprintf(w, "\n%d events with %d claims gave %d supported beliefs and %d that were only "+
+		"read\n", totals.Events, totals.Claims,
 		totals.Supported, totals.Unverified)
 	rep, err := audit.VerifyLog(a, ctx, datafolder.AuditDir(a.Conn.Data), nil)
 	if err != nil {

@@ -65,10 +65,11 @@ whether or not a seed is broken. If it is interrupted, it prints the curve so fa
 }
 
 func printDuel(w io.Writer, r *duel.Report, breaks int) error {
-	fmt.Fprintf(w, "%d seeds and %d with a related task, %d tries each, %d played\n", r.Seeds, r.RelatedSeeds, r.Tries,
+	fmt.Fprintf(w, "%d seeds, and %d with a related task; up to %d tries for each, %d tries "+
+		"played\n", r.Seeds, r.RelatedSeeds, r.Tries,
 		r.Played)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "TRIES\tSEEDS BROKEN\tSHARE\tRELATED BROKEN\tSHARE")
+	fmt.Fprintln(tw, "TRIES\tSEEDS BROKEN\tSHARE\tRELATED SEEDS BROKEN\tSHARE")
 	for i, p := range r.Curve {
 		q := r.Related[i]
 		fmt.Fprintf(tw, "%d\t%d\t%.1f%%\t%d\t%.1f%%\n", p.Tries, p.Broken, 100*p.Share, q.Broken, 100*q.Share)

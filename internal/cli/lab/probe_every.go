@@ -64,7 +64,7 @@ func probeEvery(a *verb.App, cmd *cobra.Command, scenarios []*probe.Scenario, o 
 	}
 	signer, err := keys.LoadSigner(svc.key)
 	if err != nil {
-		return fmt.Errorf("the key that signs incidents about failures: %w", err)
+		return fmt.Errorf("reading the key that signs incidents about failures: %w", err)
 	}
 	return a.Every(cmd, svc.every, func() error {
 		r, err := probeRound(a, cmd.Context(), scenarios, o, signer)

@@ -247,7 +247,7 @@ func printPolicy(w io.Writer, p *policy.Policy, x policy.Explanation) error {
 	c := x.Class
 	fmt.Fprintf(w, "%s  %s  %s\n", strings.ToUpper(c.Floor.String()), c.Level, text.InertLine(x.Tool, 80))
 	if p.Learn() {
-		fmt.Fprintln(w, "  the policy is in learn mode: this is recorded, and allowed")
+		fmt.Fprintln(w, "  the policy is in learn mode: this verdict is recorded, and the call is allowed")
 	}
 	fmt.Fprintf(w, "  words: %s\n", text.InertLine(strings.Join(x.Words, " "), 200))
 	if len(x.Matches) == 0 {
@@ -273,7 +273,7 @@ func printPolicy(w io.Writer, p *policy.Policy, x policy.Explanation) error {
 		fmt.Fprintf(w, "  effects: %s\n", strings.Join(c.Effects, ", "))
 	}
 	for _, g := range waitsFor(p, c) {
-		fmt.Fprintf(w, "  waits for %s, %s, and then %s\n", g.Group, g.Deadline, p.OnSilent)
+		fmt.Fprintf(w, "  waits for sentinel group %s for %s; if the group is silent: %s\n", g.Group, g.Deadline, p.OnSilent)
 	}
 	return nil
 }
