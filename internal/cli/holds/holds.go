@@ -102,7 +102,8 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	}
 	printSources(w, h)
 	if h.State == streams.HoldOpen {
-		fmt.Fprintf(w, "\nthe signature of an approval covers: hold %s, revision %s,\n  action %s\n", h.ID, h.Revision, v.Digest)
+		fmt.Fprintf(w, "\nthe signature of an approval covers: hold %s, revision %s,\n  action %s\n", h.ID, h.Revision,
+			v.Digest)
 		if len(h.Approvers) > 0 {
 			fmt.Fprintf(w, "  the signing key must have the roles %v\n", h.Approvers)
 		}
