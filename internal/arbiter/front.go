@@ -310,8 +310,8 @@ func (f *Front) publishLate(offer jointOffer, m *nats.Msg) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
 	if _, err := f.js.PublishMsg(ctx, m); err != nil {
-		f.cfg.Log.Warn("a proposal is neither in the ledger nor in the intake; its client must send it again", "subject",
-			m.Subject, "err", err)
+		f.cfg.Log.Warn("a proposal without a verdict is perhaps lost: it is not in the ledger, and the intake did not "+
+			"acknowledge it; its client must send it again with the same id", "subject", m.Subject, "err", err)
 	}
 }
 

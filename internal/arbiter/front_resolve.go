@@ -58,16 +58,16 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		return failed(streams.CodeMalformed, fmt.Errorf("want {\"note\": …}: %w", err))
 	}
 	if len(req.Note) == 0 || len(req.Note) > streams.MaxResolution {
-		return failed(streams.CodeInvalid, fmt.Errorf("the signed decision has %d bytes, but must have 1 to "+
-			"%d", len(req.Note),
+		return failed(streams.CodeInvalid, fmt.Errorf("the field note has %d bytes, but must have 1 to %d", len(req.Note),
 			streams.MaxResolution))
 	}
 	c := streams.Control{ID: nuid.Next(), Project: project, Hold: hold, Note: req.Note}
+	what, look := "signed decision", "look at the hold"
 	switch {
 	case req.Belief:
-		c.Hold, c.Belief = "", hold
+		c.Hold, c.Belief, look = "", hold, "look at the belief"
 	case req.Order:
-		c.Note, c.Order = "", req.Note
+		c.Note, c.Order, what, look = "", req.Note, "signed order", "look at its effect"
 	}
 	who := requestKey{id: c.ID}
 	w, ok := f.await(who)
@@ -88,11 +88,10 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the signed decision: %s",
+			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the %s: %s", what,
 				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
-		return failed(streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the signed decision: "+
-			"%w", err))
+		return failed(streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the %s: %w", what, err))
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)
@@ -105,16 +104,15 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	case r := <-f.admitted.ask(seq):
 		if r.Error == nil {
 			return failed(streams.CodeUnavailable,
-				fmt.Errorf("intake message %d was a signed decision, but its ledger entry %s is of another "+
-					"type", seq, position.Text(r.Seq)))
+				fmt.Errorf("intake message %d was a %s, but its ledger entry %s is of another type", seq, what,
+					position.Text(r.Seq)))
 		}
 		rep.Seq = r.Seq
 		return failed(r.Error.Code, errors.New(r.Error.Message))
 	case <-ctx.Done():
 		return failed(streams.CodeTimeout,
-			fmt.Errorf("the intake has the signed decision, but its outcome was not known within %v: look at the hold "+
-				"before you sign again",
-				f.cfg.Timeout))
+			fmt.Errorf("the intake has the %s, but its outcome was not known within %v: %s before you sign again", what,
+				f.cfg.Timeout, look))
 	}
 }
 

@@ -141,8 +141,8 @@ func InForce(ctx context.Context, nc *nats.Conn, do string) ([]byte, error) {
 			continue
 		}
 		if digest != "" && streams.Digest(bundle) != digest {
-			return nil, fmt.Errorf("ingest sent a bundle of %d bytes that does not have the digest %s: run the command "+
-				"again", len(bundle), digest)
+			return nil, fmt.Errorf("ingest sent a bundle of %d bytes that does not have the digest %s: try again", len(bundle),
+				digest)
 		}
 		return bundle, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"lazaret/pkg/rules"
 	"lazaret/pkg/signals/index"
@@ -417,6 +418,10 @@ func Missed(lines []Line) bool {
 
 // Table prints figures with their budgets.
 func Table(w io.Writer, lines []Line) {
+	width := 42
+	for _, l := range lines {
+		width = max(width, utf8.RuneCountInString(l.What))
+	}
 	for _, l := range lines {
 		verdict := ""
 		if l.Budget != "" {
@@ -425,7 +430,7 @@ func Table(w io.Writer, lines []Line) {
 				verdict = "pass"
 			}
 		}
-		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-42s %14.2f %-4s %-14s %s", l.What, l.Value, l.Unit, l.Budget,
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-*s %14.2f %-4s %-14s %s", width, l.What, l.Value, l.Unit, l.Budget,
 			verdict), " "))
 	}
 }

@@ -72,8 +72,10 @@ func Command(use string, conn *natsconn.Flags) *cobra.Command {
 		Use: use, Short: "Answer the hooks of a coding agent", DisableFlagsInUseLine: true,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return blocks(fmt.Errorf("%s needs a host as its first argument (%s); its arguments are "+
-				"%q", cmd.CommandPath(), hostNames(), args))
+			if len(args) == 0 {
+				return blocks(fmt.Errorf("%s needs a host as its first argument: %s", cmd.CommandPath(), hostNames()))
+			}
+			return blocks(fmt.Errorf("%s does not know the host %q: use %s", cmd.CommandPath(), args[0], hostNames()))
 		},
 	}
 	// Block on unknown flags: settings that were edited, or are of another version, must not let calls pass.
@@ -156,7 +158,7 @@ which blocks it; with --fail-open it is 1. docs/hooks.md`,
 	f.StringVar(&c.cfg.State, "state", "",
 		"`DIR` for held calls and unsent records (default: in the user's cache folder)")
 	f.BoolVar(&c.install, "install", false, "install this command with these flags in the host's settings")
-	f.BoolVar(&c.out, "uninstall", false, "remove the hooks that --install wrote from the host's settings")
+	f.BoolVar(&c.out, "uninstall", false, "remove the hooks of lazaret, which --install wrote, from the host's settings")
 	f.BoolVar(&c.user, "user", false, "install for all projects of the user (~/"+h.File+")")
 	f.StringVar(&c.file, "settings", "", "settings `FILE` to change (default "+h.File+")")
 	return cmd

@@ -276,7 +276,8 @@ NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
 		},
 	}
 	bindExpires(c, &lasts)
-	c.Flags().Lookup("expires").DefValue = "the period for which the old credential was made"
+	c.Flags().Lookup("expires").DefValue = "the period for which the old credential was made; " +
+		natsserver.AgentExpires.String() + " if it never expires"
 	c.Flags().BoolVar(&keepOld, "keep-old", false, "leave the old credential valid, to be revoked with lazaret agent "+
 		"revoke --old")
 	return c

@@ -249,8 +249,8 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 		cs.add("log", err, "")
 		return cs, nil
 	}
-	cs.add("log", nil, "the audit log has %d ledger entries; %d later ones are not in it "+
-		"yet", ans.Entries, s.Ledger.Last-min(s.Ledger.Last, ans.LastSeq))
+	cs.add("log", nil, "the audit log has %d ledger entries; %d later ledger messages are not in it yet", ans.Entries,
+		s.Ledger.Last-min(s.Ledger.Last, ans.LastSeq))
 	return cs, nil
 }
 
@@ -268,16 +268,14 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 func (c *checks) fullness(s *status.Snapshot) {
 	var err error
 	if s.Intake.Share() > nearlyFull {
-		err = fmt.Errorf("%d messages wait, %s: publishers are about to be refused; a stage is behind, see below "+
-			"which",
-			s.Intake.Messages, filled(s.Intake))
+		err = fmt.Errorf("%d messages wait, %s: publishers are about to be refused; a stage is behind; the lines below say "+
+			"which", s.Intake.Messages, filled(s.Intake))
 	}
 	c.add("intake", err, "%d messages, %s; decided messages are purged every 2 s", s.Intake.Messages, filled(s.Intake))
 	if s.PerSubject > 0 && float64(s.FullestHas) > nearlyFull*float64(s.PerSubject) {
 		c.add("intake", fmt.Errorf(
-			"%d of at most %d messages wait on %s: the agent of this subject sends too much, or will soon be "+
-				"refused", s.FullestHas,
-			s.PerSubject, s.Fullest), "")
+			"%d of at most %d messages wait on %s: its messages will soon be refused; the agent of this subject sends too much, "+
+				"or ingest is behind", s.FullestHas, s.PerSubject, s.Fullest), "")
 	}
 	err = nil
 	if s.Ledger.Share() > nearlyFull {
@@ -305,8 +303,7 @@ func (c *checks) stages(s *status.Snapshot) {
 			err = fmt.Errorf("%s has not written an entry that has been due for %.0f s: %s", p.Process, p.Pending, p.Why)
 		case p.Log != nil && p.Log.Uncosigned > uncosignedFor.Seconds():
 			err = fmt.Errorf("a witness has not cosigned a checkpoint of %s for %.0f s: the process's log says which "+
-				"witness and why; "+
-				"after a restore see docs/operations.md", p.Process, p.Log.Uncosigned)
+				"witness and why; after a restore see docs/operations.md", p.Process, p.Log.Uncosigned)
 		case p.Diverged > 0:
 			err = fmt.Errorf("%s: another process of the stage wrote %d entries that differ from those that this process "+
 				"computed: the two processes have different versions of Lazaret; run one version", p.Process, p.Diverged)

@@ -85,7 +85,7 @@ place with --cluster-certs. Renew the certificates with "lazaret server renew".`
 	f.StringVar(&c.CertDir, "cluster-certs", "",
 		"`DIR` on the server's machine with its certificate for the cluster (default DATA/keys/cluster/servers/NAME)")
 	f.BoolVar(&c.NoSync, "no-sync", false, "acknowledge messages before they are on disk: faster, but a crash of the "+
-		"machine can lose messages")
+		"machine can lose the last two minutes")
 	f.StringVar(&c.KeyFile, "key-file", "", "`FILE` with the key that encrypts the streams, relative to the "+
 		"configuration's folder (default DATA/keys/jetstream.conf, which is created)")
 	f.StringVar(&c.TLSCert, "tls-cert", "", "server's certificate `FILE`")
@@ -110,7 +110,8 @@ without a password and mutual TLS with its own authority.`,
 			if err := natsserver.CheckConfig(args[0]); err != nil {
 				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "no listener for other servers is open without a password and mutual TLS")
+			fmt.Fprintln(cmd.OutOrStdout(), "no listener for other servers can be reached from other machines without a "+
+				"password and mutual TLS")
 			return nil
 		},
 	}
@@ -179,9 +180,9 @@ there is nothing to repair. "lazaret up" does this automatically.`,
 					"its first start\n", verb.Quote(args[0], 300))
 				return nil
 			} else if err != nil {
-				return fmt.Errorf("reading the store of a nats-server: %w", err)
+				return fmt.Errorf("the store of a nats-server cannot be opened: %w", err)
 			} else if !fi.IsDir() {
-				return fmt.Errorf("%s is not a folder, but the store of a nats-server is one", args[0])
+				return fmt.Errorf("%q is not a folder: STORE is the folder store_dir of a nats-server", args[0])
 			}
 			removed, err := natsserver.Mend(args[0], slog.New(slog.DiscardHandler))
 			for _, f := range removed {

@@ -169,7 +169,7 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 		"or the port of --listen is 0)")
 	f.StringVar(&u.tell, "notify", "",
 		"configuration `FILE` of notifications to deliver, see docs/notifications.md (default off)")
-	f.BoolVarP(&u.verbose, "verbose", "v", false, "also log the work of the stages, such as take-overs and checkpoints")
+	f.BoolVarP(&u.verbose, "verbose", "v", false, "also log the work of the stages, such as take-overs and erasures")
 }
 
 // knownGroups returns an error for groups that the current rules do not have. A sentinel of such a
@@ -323,8 +323,7 @@ func printConsole(cmd *cobra.Command, c *console.Console, link string) {
 	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "\nopen the console with this link, once and within %v; for another link: lazaret console login "+
-		"NAME\n  %s\n",
-		console.LoginExpires, link)
+		"NAME\n  %s\n", console.LoginExpires, link)
 	if !metrics.Loopback(c.Addr) {
 		fmt.Fprintf(w, "NOTE: other machines can reach %s, and it does not use TLS\n", c.Addr)
 	}

@@ -59,7 +59,8 @@ func recallFlags(c *cobra.Command, r *streams.Recall) {
 	c.Flags().IntVar(&r.Limit, "limit", 0, "entries wanted in each part of the answer (admitted, context only, "+
 		"contradictions), 1 to 100 (default 10)")
 	c.Flags().BoolVar(&r.Spotlight, "spotlight", false,
-		"put content that nobody confirmed between markers that this content cannot contain")
+		"put all context-only and contradicting texts, and admitted texts of external origin, between marker lines that a "+
+			"text cannot imitate")
 }
 
 func printRecall(w io.Writer, r *streams.RecallEntry) {

@@ -232,8 +232,8 @@ the entries by type.`,
 	f.bind(c.Flags())
 	s.bind(c.Flags(), 20)
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	c.Flags().StringVar(&tally, "tally", "", "print the value of this `EXPRESSION` over the list entries as JSON, in "+
-		"the language Expr (expr-lang.org)")
+	c.Flags().StringVar(&tally, "tally", "", "print as JSON the value of this `EXPRESSION` over entries, the list of the "+
+		"selected entries, in the language Expr (expr-lang.org)")
 	return c
 }
 

@@ -268,7 +268,8 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	rep.RuleSets, rep.Policies = inForce.lists()
 	rep.decided(decisions, f.from == 0 && f.to == 0, operatorKeys(trust))
 	if seenErr != nil {
-		rep.Skipped = append(rep.Skipped, fmt.Sprintf("reading the checkpoint that this machine saw last: %v", seenErr))
+		rep.Skipped = append(rep.Skipped, fmt.Sprintf("whether the log extends the checkpoint that this machine saw last, "+
+			"which could not be read: %v", seenErr))
 	}
 	if seenErr == nil && seen.here != nil && rep.Status != chain.Failed {
 		rep.Report.Seen = max(rep.Report.Seen, seen.here.Size)

@@ -76,10 +76,13 @@ func (w *word) showFindings(ctx context.Context, nc *nats.Conn, out io.Writer, b
 	w.findings = nil
 	for _, x := range all {
 		what := "clears the finding"
-		if x.More || len(w.findings) == approval.MaxFindings {
-			what = "does not clear the finding, because only a part of the findings is stored; recalls go on withholding " +
-				"the belief"
-		} else {
+		switch {
+		case x.More:
+			what = "does not clear the finding, because the rule found more than is stored; recalls still withhold the belief"
+		case len(w.findings) == approval.MaxFindings:
+			what = fmt.Sprintf("does not clear the finding, because a signature covers at most %d; recalls still withhold "+
+				"the belief", approval.MaxFindings)
+		default:
 			w.findings = append(w.findings, x.Key)
 		}
 		fmt.Fprintf(out, "  this confirmation %s: %s\n", what, text.InertLine(x.Text, 700))
@@ -258,8 +261,7 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 			return err
 		}
 		fmt.Fprintf(out, "%d beliefs found: %d quarantined, %d would be quarantined, %d spared because other evidence "+
-			"supports them, "+
-			"%d refused; of the quarantined ones %d had been served to planners\n",
+			"supports them, %d refused; %d of those quarantined, or to be quarantined, were served to planners before\n",
 			len(done), counts["quarantined"], counts["would be quarantined"], counts["spared"], counts["refused"], served)
 		if found.Cut {
 			fmt.Fprintln(out, "one run cannot quarantine all of them: run the command again")

@@ -138,9 +138,7 @@ func tryRollback(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, project
 func printRollback(cmd *cobra.Command, are string, r *streams.Rollback) {
 	fmt.Fprintf(cmd.OutOrStdout(),
 		"rollback to %s: %d beliefs %s in their earlier state, %d newer ones hidden, %d repeated as new beliefs, %d left "+
-			"in a stricter "+
-			"state\n", r.Point,
-		r.Back, are, r.Out, r.Anew, r.Left)
+			"in a stricter state\n", r.Point, r.Back, are, r.Out, r.Anew, r.Left)
 }
 
 // rollback signs a rollback and waits until it is complete.

@@ -2,7 +2,6 @@ package beliefs
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,8 +36,15 @@ func worldCommand(a *verb.App) *cobra.Command {
 			}
 		}
 		if subject != "" && len(kept) == 0 {
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("memory has no value of subject or key "+
-				"%s", verb.Quote(subject, 64))}
+			of := ""
+			if key != "" {
+				of = ", key " + verb.Quote(key, 64)
+			}
+			if current {
+				of += ", current"
+			}
+			return &cli.Exit{Code: cli.ExitNegative, Text: "no such value is in memory: subject or key " +
+				verb.Quote(subject, 64) + of}
 		}
 		return cli.Print(cmd.OutOrStdout(), f, kept, []string{"SUBJECT", "KEY", "VALUE", "STATE", "ORIGIN", "BELIEF"},
 			func(v ingest.WorldValue) []string {

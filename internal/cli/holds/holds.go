@@ -104,8 +104,12 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	if h.State == streams.HoldOpen {
 		fmt.Fprintf(w, "\nthe signature of an approval covers: hold %s, revision %s,\n  action %s\n", h.ID, h.Revision,
 			v.Digest)
-		if len(h.Approvers) > 0 {
-			fmt.Fprintf(w, "  the signing key must have the roles %v\n", h.Approvers)
+		switch len(h.Approvers) {
+		case 0:
+		case 1:
+			fmt.Fprintf(w, "  the signing key must have the role %s\n", h.Approvers[0])
+		default:
+			fmt.Fprintf(w, "  the signing key must have all of the roles %v\n", h.Approvers)
 		}
 	}
 	if r := v.Resolved; r != nil {

@@ -133,7 +133,7 @@ func promptsDiffCommand(a *verb.App) *cobra.Command {
 			if b, ferr := os.ReadFile(args[1]); ferr == nil {
 				next = string(b)
 			} else if title, next, err = readPrompt(a, cmd, project, args[1]); err != nil {
-				return fmt.Errorf("%w, and it cannot be read as a file: %w", err, ferr)
+				return fmt.Errorf("%q is neither a registered prompt (%w) nor a file (%w)", args[1], err, ferr)
 			}
 			d := holds.PromptDiff(was, old, title, next)
 			if d == "" {
