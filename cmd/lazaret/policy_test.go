@@ -38,7 +38,8 @@ func TestPolicyCommandsSayWhatThePolicyMakesOfACall(t *testing.T) {
 		{[]string{"explain", "get_user"}, cli.ExitOK, "+ read (L1, allow)"},
 		{[]string{"explain", "fetch_page", "--args", `{"url":"http://2130706433/"}`}, cli.ExitDeny,
 			"destination 127.0.0.1: it is this machine"},
-		{[]string{"explain", "send_email"}, cli.ExitHold, "waits for sentinel group core for 5s; if the group is silent: hold"},
+		{[]string{"explain", "send_email"}, cli.ExitHold, "waits for sentinel group core for 5s; if the group is " +
+			"silent: hold"},
 		{[]string{"explain", "get_user", "--annotations", `{"destructiveHint":true}`}, cli.ExitHold, "destructiveHint"},
 		{[]string{"explain", "get_x", file, "--args", `{"n":1}`}, cli.ExitDeny, "- a (L1, allow)"},
 		{[]string{"explain", "get_x", file, "--args", `{}`}, cli.ExitHold, "counts as met"},

@@ -274,8 +274,8 @@ func (c *checks) fullness(s *status.Snapshot) {
 	c.add("intake", err, "%d messages, %s; decided messages are purged every 2 s", s.Intake.Messages, filled(s.Intake))
 	if s.PerSubject > 0 && float64(s.FullestHas) > nearlyFull*float64(s.PerSubject) {
 		c.add("intake", fmt.Errorf(
-			"%d of at most %d messages wait on %s: its messages will soon be refused; the agent of this subject sends too much, "+
-				"or ingest is behind", s.FullestHas, s.PerSubject, s.Fullest), "")
+			"%d of at most %d messages wait on %s: its messages will soon be refused; the agent of this subject sends too "+
+				"much, or ingest is behind", s.FullestHas, s.PerSubject, s.Fullest), "")
 	}
 	err = nil
 	if s.Ledger.Share() > nearlyFull {
