@@ -21,8 +21,8 @@ func TestBenchAllPrintsOneTable(t *testing.T) {
 	if code != 0 && code != 2 {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
-	for _, want := range []string{"processors", "these figures are not representative", "| rules | shipped packs on 1 KB, median |",
-		"| idle | memory, idle |"} {
+	for _, want := range []string{"processors", "these figures are not representative",
+		"| rules | cost of the shipped packs on 1 KB, median |", "| idle | memory, idle |"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}

@@ -260,7 +260,7 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%d beliefs found: %d quarantined, %d would be quarantined, %d spared because other evidence "+
+		fmt.Fprintf(out, "beliefs: %d found, %d quarantined, %d would be quarantined, %d spared because other evidence "+
 			"supports them, %d refused; %d of those quarantined, or to be quarantined, were served to planners before\n",
 			len(done), counts["quarantined"], counts["would be quarantined"], counts["spared"], counts["refused"], served)
 		if found.Cut {

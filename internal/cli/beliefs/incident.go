@@ -160,7 +160,7 @@ func showIncident(ctx context.Context, w io.Writer, nc *nats.Conn, project, id s
 		fmt.Fprintf(w, "  %s %s%s%s\n", text.InertLine(x.Kind, 40), text.InertLine(x.ID, 128), at, said)
 	}
 	if r := i.Report; r != (beliefs.IncidentReport{}) {
-		fmt.Fprintf(w, "  %d beliefs found, %d derive from them; %d quarantined, of which %d were served to planners; %d "+
+		fmt.Fprintf(w, "  beliefs: %d found, %d derive from them; %d quarantined, of which %d were served to planners; %d "+
 			"spared because other evidence supports them\n",
 			r.Found, r.Descendants, r.Quarantined, r.Served, r.Spared)
 		fmt.Fprintf(w, "  %d recovered; %d collateral, which only derive from those found, were served before, and are now "+

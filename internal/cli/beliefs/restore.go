@@ -137,7 +137,7 @@ func tryRollback(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, project
 
 func printRollback(cmd *cobra.Command, are string, r *streams.Rollback) {
 	fmt.Fprintf(cmd.OutOrStdout(),
-		"rollback to %s: %d beliefs %s in their earlier state, %d newer ones hidden, %d repeated as new beliefs, %d left "+
+		"rollback to %s, beliefs: %d %s in their earlier state, %d newer ones hidden, %d repeated as new beliefs, %d left "+
 			"in a stricter state\n", r.Point, r.Back, are, r.Out, r.Anew, r.Left)
 }
 
