@@ -34,10 +34,7 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 	if span.Project != "" && follow {
 		return errors.New("new entries can be followed only for all projects, not for one")
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)

@@ -300,10 +300,7 @@ func makeStreams(ctx context.Context, srv *natsserver.Server) error {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	return wire.Ensure(ctx, js, wire.Storage{})
 }
 

@@ -23,6 +23,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
+	"lazaret/internal/wire"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
@@ -211,10 +212,7 @@ func (rep *PipelineReport) raw(ctx context.Context, dir string, o PipelineOption
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	st, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw.*"},
 		Storage: jetstream.FileStorage, AllowAtomicPublish: true, Duplicates: time.Second})
 	if err != nil {
@@ -373,10 +371,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		}
 		return nil
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	type done struct {
 		rep *LoadReport
 		err error

@@ -15,6 +15,7 @@ import (
 
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/position"
 	"lazaret/streams"
@@ -107,10 +108,7 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 
 // readNew calls fn for each new message of a stream, in order, until stop is called.
 func readNew(ctx context.Context, nc *nats.Conn, stream string, fn func(jetstream.Msg)) (stop func(), err error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	st, err := js.Stream(ctx, stream)
 	if err != nil {
 		return nil, err
@@ -132,10 +130,7 @@ func readNew(ctx context.Context, nc *nats.Conn, stream string, fn func(jetstrea
 // last ones are being published.
 func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entries []streams.Entry,
 	o PipelineOptions) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	intake, err := js.Stream(ctx, streams.IntakeStream)
 	if err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/auditor"
 	"lazaret/internal/backtest"
 	"lazaret/internal/datafolder"
 	"lazaret/internal/query"
 	"lazaret/internal/statement"
+	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
@@ -236,10 +236,7 @@ const stuck = 30 * time.Second
 // settle waits until the intake is empty and the log has the whole ledger. It returns an error if intake,
 // ledger and log stay unchanged for the time stuck before that, for example because ingest skips a message.
 func settle(ctx context.Context, nc *nats.Conn) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	var last uint64
 	why, was := "", ""
 	since := time.Now()

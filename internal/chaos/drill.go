@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -165,11 +166,7 @@ func (r *run) mute(ctx context.Context, stage string) error {
 
 // stream returns the state of a stream.
 func (r *run) stream(ctx context.Context, name string) (jetstream.StreamState, error) {
-	js, err := jetstream.New(r.nc)
-	if err != nil {
-		return jetstream.StreamState{}, err
-	}
-	st, err := js.Stream(ctx, name)
+	st, err := wire.JetStream(r.nc).Stream(ctx, name)
 	if err != nil {
 		return jetstream.StreamState{}, fmt.Errorf("looking up stream %s: %w", name, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/client"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -151,10 +152,7 @@ func (l *load) acknowledged(project string, e *event, seq uint64) {
 // send publishes the events of one project until all are acknowledged. It sends them in windows, each in random
 // order. It repeats all messages that were not acknowledged, and some that were.
 func (l *load) send(ctx context.Context, nc *nats.Conn, g *events, total int) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	const window = 64
 	for from := 0; from < total; from += window {
 		open := make([]event, min(window, total-from))

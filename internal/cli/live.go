@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -27,10 +28,7 @@ func ReadLive[T any](ctx context.Context, nc *nats.Conn, filter string, since ti
 				skipped, filter)
 		}
 	}()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	st, err := js.Stream(ctx, streams.LiveStream)
 	if err != nil {
 		return fmt.Errorf("looking up stream %s: %w", streams.LiveStream, err)

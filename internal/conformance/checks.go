@@ -158,10 +158,7 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	stranger, err := jetstream.New(nc)
-	if err != nil {
-		return "", err
-	}
+	stranger := wire.JetStream(nc)
 	put := func(js jetstream.JetStream, stage string, partition int, h nats.Header, body string) (uint64, error) {
 		ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: streams.LedgerSubject(partition, stage), Header: h,
 			Data: []byte(body)})
@@ -225,10 +222,7 @@ func (r *runner) fromTheFuture(ctx context.Context, put func(jetstream.JetStream
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	var last record
 	for _, x := range r.ledger.all() {
 		if x.bad == nil && x.Stage == streams.StageIngest && x.Partition == p {

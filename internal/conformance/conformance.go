@@ -18,6 +18,7 @@ import (
 	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -171,9 +172,7 @@ func (r *runner) start(ctx context.Context) (err error) {
 	if r.front, err = r.connect(natsserver.RoleFront); err != nil {
 		return err
 	}
-	if r.js, err = jetstream.New(r.front); err != nil {
-		return err
-	}
+	r.js = wire.JetStream(r.front)
 	if r.ledger, r.stop, err = follow(ctx, r.js); err != nil {
 		return err
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"lazaret/internal/wire"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/net/netutil"
@@ -85,10 +87,7 @@ func Start(cfg Config) (*Console, error) {
 	if cfg.Listen == "" {
 		cfg.Listen = DefaultListen
 	}
-	js, err := jetstream.New(cfg.Conn)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(cfg.Conn)
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serving the console: %w", err)

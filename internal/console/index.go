@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/arbiter"
 	"lazaret/internal/ceiling"
 	"lazaret/internal/stage"
 	"lazaret/internal/statement"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/position"
 	"lazaret/streams"
@@ -110,10 +110,7 @@ func newIndex() *index {
 
 // follow adds the entries of the ledger to the index until ctx ends.
 func (x *index) follow(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return err

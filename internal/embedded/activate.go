@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -46,10 +46,7 @@ func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do strin
 	if err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	sent := make(map[uint64]int, len(partitions))
 	for _, c := range controls {
 		body, err := streams.Marshal(c)

@@ -6,11 +6,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"lazaret/internal/backup"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -45,10 +44,7 @@ func (p *Pipeline) trimmed() (uint64, error) {
 		return 0, err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return 0, err
-	}
+	js := wire.JetStream(nc)
 	ctx, cancel := context.WithTimeout(context.Background(), eraseTimeout)
 	defer cancel()
 	return stage.Hole(ctx, js, 1)

@@ -158,10 +158,7 @@ func (p *Pipeline) setup(ctx context.Context) error {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	if begun(p.cfg.Data) {
 		// The first start has created the streams. If one is missing now, it must not be replaced by an empty one: its
 		// messages may still be on disk.

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/datafolder"
 	"lazaret/internal/ingest"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/pkg/rules"
@@ -77,10 +77,7 @@ func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) 
 // stages run, it asks ingest, whose state has all activations. Otherwise it looks only whether the ledger has an entry.
 // If it has, everything counts as activated, because a ledger that was trimmed does not show what was activated before.
 func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string][]int, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	missing := make(map[string][]int)
 	if !stages {
 		last, err := stage.Tail(nc, nil)(ctx)

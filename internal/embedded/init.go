@@ -35,10 +35,7 @@ func Init(ctx context.Context, cfg Config, url string) error {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	if err := awaitLeader(ctx, js); err != nil {
 		return err
 	}

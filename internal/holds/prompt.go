@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/diff"
 
 	"lazaret/internal/cli"
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -51,10 +51,7 @@ func PromptVersion(ctx context.Context, nc *nats.Conn, project, name string, ver
 
 // PromptText returns the text of a registered version from the ledger.
 func PromptText(ctx context.Context, nc *nats.Conn, v *streams.PromptVersion) (string, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return "", err
-	}
+	js := wire.JetStream(nc)
 	e, err := stage.ReadEntry(ctx, js, v.Entry)
 	if err != nil {
 		return "", fmt.Errorf("version %d is in ledger entry %s, which cannot be read: %w", v.Version,

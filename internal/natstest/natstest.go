@@ -42,10 +42,7 @@ func Start(t testing.TB) *Server {
 	}
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	srv := &Server{Server: s, t: t}
-	js, err := jetstream.New(srv.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := wire.JetStream(srv.Connect())
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := wire.Ensure(ctx, js, wire.Storage{}); err != nil {
@@ -73,11 +70,7 @@ func (s *Server) Ledger() []streams.Entry {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if s.js == nil {
-		js, err := jetstream.New(s.Connect())
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.js = js
+		s.js = wire.JetStream(s.Connect())
 	}
 	st, err := s.js.Stream(ctx, streams.LedgerStream)
 	if err != nil {

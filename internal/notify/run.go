@@ -31,10 +31,7 @@ func Consumer(route string) string { return "notify-" + route }
 // Ensure creates the missing consumers of routes. A new consumer starts with the next ledger entry. nc must be an
 // operator's connection.
 func Ensure(ctx context.Context, nc *nats.Conn, c *Config) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	for _, r := range c.Routes {
 		name := Consumer(r.Name)
 		_, err := js.Consumer(ctx, streams.LedgerStream, name)

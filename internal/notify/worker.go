@@ -75,11 +75,8 @@ type arrival struct {
 
 // open finds the route's consumer. It writes a dead letter for entries that were trimmed before the
 // route read them.
-func (w *worker) open(ctx context.Context, nc *nats.Conn) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+func (w *worker) open(ctx context.Context, nc *nats.Conn) (err error) {
+	js := wire.JetStream(nc)
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	w.cons, err = js.Consumer(ctx, streams.LedgerStream, Consumer(w.Name))

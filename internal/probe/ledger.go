@@ -27,10 +27,7 @@ type ledger struct {
 // follow reads the ledger from the entry after from, and stores the entries of projects for which keep
 // returns true.
 func follow(ctx context.Context, nc *nats.Conn, from uint64, keep func(project string) bool) (*ledger, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return nil, err

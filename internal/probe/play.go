@@ -230,72 +230,38 @@ func (p *play) origin(body map[string]any) beliefs.Origin {
 func (p *play) step(ctx context.Context, st *Step) error {
 	kind := st.kinds()[0]
 	d := &played{project: p.projectOf(st), agent: st.As, kind: kind}
-	id := st.ID
-	if st.Times > 1 {
-		id = "" // the client generates the ids
-	}
 	p.done[st.ID] = d
-	event := func(body map[string]any, e streams.Event) error {
-		if err := p.fill(body, e); err != nil {
+	events := map[string]struct {
+		body  map[string]any
+		event streams.Event
+		kind  streams.Kind // empty: a proposal
+	}{
+		"observe":  {st.Observe, new(streams.Observation), streams.KindObs},
+		"tools":    {st.Tools, new(streams.Tools), streams.KindTools},
+		"start":    {st.Start, &streams.Session{Phase: "start"}, streams.KindSession},
+		"decision": {st.Decision, new(streams.Decision), streams.KindDec},
+		"outcome":  {st.Outcome, new(streams.Outcome), streams.KindOut},
+		"remember": {st.Remember, new(streams.Memory), ""},
+		"recall":   {st.Recall, new(streams.Recall), ""},
+		"gate":     {st.Gate, new(streams.Recall), ""},
+		"decide":   {st.Decide, new(streams.Action), ""},
+	}
+	if x, ok := events[kind]; ok {
+		if err := p.fill(x.body, x.event); err != nil {
 			return err
 		}
-		h := streams.HeadOf(e)
-		if h.ID == "" {
-			h.ID = id
+		d.event = x.event
+		h := streams.HeadOf(d.event)
+		if h.ID == "" && st.Times == 1 { // otherwise the client generates the ids
+			h.ID = st.ID
 		}
 		h.Session, h.Time = st.Session, p.tick(d.project, stepTime+st.after)
-		d.event = e
-		return nil
+		if x.kind == "" {
+			return p.ask(ctx, st, d, p.origin(x.body))
+		}
+		return p.publish(ctx, st, d, x.kind, p.origin(x.body))
 	}
 	switch kind {
-	case "observe":
-		e := new(streams.Observation)
-		if err := event(st.Observe, e); err != nil {
-			return err
-		}
-		return p.publish(ctx, st, d, streams.KindObs, p.origin(st.Observe))
-	case "tools":
-		if err := event(st.Tools, new(streams.Tools)); err != nil {
-			return err
-		}
-		return p.publish(ctx, st, d, streams.KindTools, "")
-	case "start":
-		e := new(streams.Session)
-		if err := event(st.Start, e); err != nil {
-			return err
-		}
-		e.Phase = "start"
-		return p.publish(ctx, st, d, streams.KindSession, "")
-	case "decision":
-		if err := event(st.Decision, new(streams.Decision)); err != nil {
-			return err
-		}
-		return p.publish(ctx, st, d, streams.KindDec, "")
-	case "outcome":
-		if err := event(st.Outcome, new(streams.Outcome)); err != nil {
-			return err
-		}
-		return p.publish(ctx, st, d, streams.KindOut, "")
-	case "remember":
-		if err := event(st.Remember, new(streams.Memory)); err != nil {
-			return err
-		}
-		return p.ask(ctx, st, d, p.origin(st.Remember))
-	case "recall":
-		if err := event(st.Recall, new(streams.Recall)); err != nil {
-			return err
-		}
-		return p.ask(ctx, st, d, "")
-	case "gate":
-		if err := event(st.Gate, new(streams.Recall)); err != nil {
-			return err
-		}
-		return p.ask(ctx, st, d, "")
-	case "decide":
-		if err := event(st.Decide, new(streams.Action)); err != nil {
-			return err
-		}
-		return p.ask(ctx, st, d, "")
 	case "again":
 		was := p.done[st.Again]
 		if was == nil {
@@ -392,8 +358,7 @@ func (p *play) posing(st *Step, d *played) (project, agent string) {
 	return project, agent
 }
 
-// try publishes without waiting for an acknowledgment, and records whether the server permitted it. The server
-// reports a denied publish before it answers a ping, so try sends a ping afterwards.
+// try publishes without waiting for an acknowledgment, and records whether the server permitted it.
 func (p *play) try(ctx context.Context, d *played, nc *nats.Conn, subject string) error {
 	body, err := streams.Marshal(d.event)
 	if err != nil {
@@ -402,12 +367,18 @@ func (p *play) try(ctx context.Context, d *played, nc *nats.Conn, subject string
 	if err := nc.Publish(subject, body); err != nil {
 		return err
 	}
+	d.permitted, err = permitted(ctx, nc)
+	return err
+}
+
+// permitted reports whether the server permitted what a connection published. The server reports a denied publish
+// before it answers a ping, so permitted sends a ping.
+func permitted(ctx context.Context, nc *nats.Conn) (*bool, error) {
 	if err := nc.FlushWithContext(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	ok := !errors.Is(nc.LastError(), nats.ErrPermissionViolation)
-	d.permitted = &ok
-	return nil
+	return &ok, nil
 }
 
 // ask sends a proposal and stores the reply.

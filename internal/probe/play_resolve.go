@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -12,27 +13,25 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/holds"
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
 	"lazaret/pkg/approval"
 	"lazaret/streams"
 )
 
-// holdOf returns the verdict that opened the hold of a step.
-func (p *play) holdOf(id string) (*played, *streams.VerdictEntry, error) {
+// holdOf returns the verdict that opened the hold of a step, or nil.
+func (p *play) holdOf(id string) (*played, *streams.VerdictEntry) {
 	d := p.done[id]
 	if d == nil || d.rep == nil || d.rep.Entry == nil || d.rep.Entry.Hold == nil {
-		return d, nil, nil
+		return d, nil
 	}
-	return d, d.rep.Entry, nil
+	return d, d.rep.Entry
 }
 
 func (p *play) resolve(ctx context.Context, st *Step, d *played) error {
 	r := st.Resolve
-	held, v, err := p.holdOf(r.Hold)
-	if err != nil {
-		return err
-	}
+	held, v := p.holdOf(r.Hold)
 	if v == nil {
 		p.fail(st, "step %s is not held: there is nothing to resolve", r.Hold)
 		return nil
@@ -52,51 +51,39 @@ func (p *play) resolve(ctx context.Context, st *Step, d *played) error {
 	if err != nil {
 		return err
 	}
-	subject, err := streams.ResolveSubject(held.project, v.Hold.ID)
-	if err != nil {
-		return err
-	}
-	body, err := streams.Marshal(streams.ResolveRequest{Note: msg})
-	if err != nil {
-		return err
-	}
-	m, err := p.site.person.RequestWithContext(ctx, subject, body)
-	if err != nil {
-		return err
-	}
-	d.project, d.resolved = held.project, new(streams.ResolveReply)
-	return streams.Unmarshal(m.Data, d.resolved)
+	d.project = held.project
+	d.resolved, err = holds.Send(ctx, p.site.person, held.project, v.Hold.ID, msg)
+	return err
 }
 
 // sign signs a statement, or forges a signature in the given way.
-func (p *play) sign(s *approval.Statement, by note.Signer, forge string) (string, error) {
-	b, err := s.Sign(by)
+func (p *play) sign(s *approval.Statement, by note.Signer, forge string) ([]byte, error) {
+	msg, err := s.Sign(by)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	msg := string(b)
 	switch forge {
 	case "", "action":
 	case "altered":
-		msg = strings.Replace(msg, `"decision":"reject"`, `"decision":"approve"`, 1)
+		msg = bytes.Replace(msg, []byte(`"decision":"reject"`), []byte(`"decision":"approve"`), 1)
 	case "name":
 		// Put Alice's name and key hash on another signer's signature.
 		of, err := s.Sign(p.site.signers[alice])
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		head, hers, err := cutSignature(string(of))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		_, his, err := cutSignature(msg)
+		_, his, err := cutSignature(string(msg))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		copy(his, hers[:4])
-		msg = head + base64.StdEncoding.EncodeToString(his) + "\n"
+		msg = []byte(head + base64.StdEncoding.EncodeToString(his) + "\n")
 	default:
-		return "", fmt.Errorf("forge is %q, use name, action or altered", forge)
+		return nil, fmt.Errorf("forge is %q, use name, action or altered", forge)
 	}
 	return msg, nil
 }
@@ -111,17 +98,14 @@ func cutSignature(msg string) (head string, raw []byte, err error) {
 }
 
 func (p *play) await(ctx context.Context, st *Step) error {
-	held, v, err := p.holdOf(st.Await.Hold)
-	if err != nil {
-		return err
-	}
+	held, v := p.holdOf(st.Await.Hold)
 	if v == nil {
 		p.fail(st, "step %s is not held: there is nothing to wait for", st.Await.Hold)
 		return nil
 	}
 	short, cancel := context.WithTimeout(ctx, awaitTime)
 	defer cancel()
-	err = p.site.ledger.await(short, held.project, func(entries []streams.Entry, _ uint64) (bool, error) {
+	err := p.site.ledger.await(short, held.project, func(entries []streams.Entry, _ uint64) (bool, error) {
 		for _, e := range entries {
 			var h streams.HoldStateEntry
 			if e.Type != streams.TypeHoldState {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -244,11 +244,7 @@ func (o Options) site(ctx context.Context, set settings) (*site, error) {
 	}
 	s := &site{data: r.Data, url: r.Operator.ConnectedUrl(), op: r.Operator, person: r.Person,
 		tag: "-" + strconv.FormatInt(time.Now().Unix(), 36)}
-	js, err := jetstream.New(r.Operator)
-	if err != nil {
-		return nil, err
-	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	st, err := wire.JetStream(r.Operator).Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return nil, err
 	}

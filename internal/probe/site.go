@@ -171,11 +171,15 @@ func (s *site) agent(project, name string, origins []beliefs.Origin) (*nats.Conn
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.Connect(s.url, nats.Name("lazaret probe "+project+"/"+name), nats.UserCredentialBytes(creds),
-		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)), nats.Timeout(5*time.Second),
+	return s.connect(creds, project+"/"+name, natsserver.AgentInbox(project, name))
+}
+
+func (s *site) connect(creds []byte, name, inbox string) (*nats.Conn, error) {
+	nc, err := nats.Connect(s.url, nats.Name("lazaret probe "+name), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(inbox), nats.Timeout(5*time.Second),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
-		return nil, fmt.Errorf("connecting as agent %s of %s: %w", name, project, err)
+		return nil, fmt.Errorf("connecting as %s: %w", name, err)
 	}
 	return nc, nil
 }

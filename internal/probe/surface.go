@@ -19,6 +19,7 @@ import (
 
 	"lazaret/internal/auditor"
 	"lazaret/internal/datafolder"
+	"lazaret/internal/holds"
 	"lazaret/internal/ingest"
 	"lazaret/internal/inquiry"
 	"lazaret/internal/natsserver"
@@ -42,13 +43,7 @@ func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.Connect(s.url, nats.Name("lazaret probe "+string(r)), nats.UserCredentialBytes(creds),
-		nats.CustomInboxPrefix(r.InboxPrefix()),
-		nats.Timeout(5*time.Second), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		return nil, fmt.Errorf("connecting as %s: %w", r, err)
-	}
-	return nc, nil
+	return s.connect(creds, string(r), r.InboxPrefix())
 }
 
 // inert is a body that has no effect on the server or a stage. It is neither empty nor JSON, so JetStream
@@ -71,12 +66,8 @@ func (p *play) attempt(ctx context.Context, st *Step, d *played) error {
 	if err := nc.PublishRequest(subject, nc.NewRespInbox(), inert); err != nil {
 		return err
 	}
-	if err := nc.FlushWithContext(ctx); err != nil {
-		return err
-	}
-	ok := !errors.Is(nc.LastError(), nats.ErrPermissionViolation)
-	d.permitted = &ok
-	return nil
+	d.permitted, err = permitted(ctx, nc)
+	return err
 }
 
 // exported is the exported data.
@@ -258,15 +249,7 @@ func (p *play) obey(ctx context.Context, project string, b *ingest.Belief, succe
 	if err != nil {
 		return err
 	}
-	subject, err := streams.ResolveSubject(project, b.ID)
-	if err != nil {
-		return err
-	}
-	body, err := streams.Marshal(streams.ResolveRequest{Note: string(note), Belief: true})
-	if err != nil {
-		return err
-	}
-	_, err = p.site.person.RequestWithContext(ctx, subject, body)
+	_, err = holds.Attest(ctx, p.site.person, project, b.ID, note)
 	return err
 }
 

@@ -5,6 +5,6 @@
 // else and its events have virtual time. Windows and cooldowns then have the same effect as at the time
 // of the recording, however fast it is played.
 //
-// It may import client, internal/wire and pkg/beliefs. Begin reading with script.go, which reads a
+// It may import client, internal/stage, internal/wire and pkg/beliefs. Begin reading with script.go, which reads a
 // session, and run.go, which plays it.
 package replay

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"sort"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"lazaret/client"
+	"lazaret/internal/stage"
 	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/position"
@@ -112,36 +114,17 @@ func Count(ctx context.Context, nc *nats.Conn, from, to uint64, projects map[str
 }
 
 // Entries calls f for each ledger entry with from < sequence <= to, in order. If subjects are given, it
-// reads only those, and the entry at to must be on one of them.
+// reads only those.
 func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*streams.Entry) error,
 	subjects ...string) error {
 	if from >= to {
 		return nil
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
+	if len(subjects) == 0 {
+		subjects = []string{streams.LedgerPrefix + ">"}
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		return err
-	}
-	cons, err := st.OrderedConsumer(ctx,
-		jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from + 1,
-			FilterSubjects: subjects})
-	if err != nil {
-		return err
-	}
-	it, err := cons.Messages(jetstream.PullMaxMessages(2000))
-	if err != nil {
-		return err
-	}
-	defer it.Stop()
-	for {
-		m, err := it.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return err
-		}
+	span := stage.Span{Stream: streams.LedgerStream, Filters: subjects, From: from + 1, To: to}
+	return stage.Each(ctx, wire.JetStream(nc), span, func(m jetstream.Msg, _ uint64, _ time.Time) error {
 		entries, err := wire.Entries(m)
 		if err != nil {
 			return err
@@ -151,10 +134,8 @@ func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*stream
 				return err
 			}
 		}
-		if entries[0].Seq >= to {
-			return nil
-		}
-	}
+		return nil
+	})
 }
 
 func (t *Totals) add(e *streams.Entry, seen map[string]bool) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -80,11 +81,8 @@ type Rates struct {
 }
 
 // Collect queries the server and all stages.
-func Collect(ctx context.Context, nc *nats.Conn) (*Snapshot, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+func Collect(ctx context.Context, nc *nats.Conn) (_ *Snapshot, err error) {
+	js := wire.JetStream(nc)
 	s := &Snapshot{Time: time.Now().UTC(), Counts: make(map[string]uint64)}
 	// Query the stages before the ledger. Otherwise a stage could appear to be ahead of the ledger.
 	if s.Processes, err = processes(ctx, nc); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/streams"
@@ -239,4 +240,13 @@ func Drift(got, want jetstream.StreamConfig) []string {
 	cmp("sources", len(got.Sources), 0)
 	cmp("max messages", limit(got.MaxMsgs), limit(want.MaxMsgs))
 	return d
+}
+
+// JetStream returns the JetStream interface of a connection. jetstream.New fails only for invalid options.
+func JetStream(nc *nats.Conn) jetstream.JetStream {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		panic(err) // there are no options
+	}
+	return js
 }

@@ -19,6 +19,7 @@ import (
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -106,10 +107,7 @@ credential and the data folder's keys/.`,
 			}
 			r := natsserver.ViewerOf(args[0])
 			err = a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-				js, err := jetstream.New(nc)
-				if err != nil {
-					return err
-				}
+				js := wire.JetStream(nc)
 				_, err = js.CreateConsumer(ctx, streams.LiveStream, jetstream.ConsumerConfig{Durable: string(r),
 					Description: "alerts of project " + args[0], FilterSubject: filter + ".>",
 					DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckExplicitPolicy,

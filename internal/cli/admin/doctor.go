@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/auditor"
@@ -205,10 +204,7 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 			"max_payload is %d: events near the size limit will not fit into the ledger; set it to %d", nc.MaxPayload(),
 			natsserver.MaxPayload), "")
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	cs.add("streams", wire.Check(ctx, js), "as defined")
 	room, err := js.AccountInfo(ctx)
 	if err == nil && room.Limits.MaxStore == 0 {

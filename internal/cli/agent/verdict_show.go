@@ -101,10 +101,7 @@ proposal or of a verdict on it, such as 98 or 98.2.`,
 
 // explain collects the ledger's data about a proposal.
 func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*explanation, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	filters := streams.StageFilters(streams.StageArbiter)
 	if project != "" {
 		filters = streams.StageSubjects(streams.PartitionOf(project), streams.StageArbiter)
@@ -219,50 +216,19 @@ func proposalAt(ctx context.Context, js jetstream.JetStream, name string) (posed
 // ledger.
 func scanLedger(ctx context.Context, js jetstream.JetStream, filters []string, from, to uint64,
 	fn func(streams.Entry) error) error {
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		return err
-	}
-	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: filters,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1)})
-	if err != nil {
-		return err
-	}
-	for {
-		batch, err := c.FetchNoWait(500)
+	span := stage.Span{Stream: streams.LedgerStream, Filters: filters, From: from, To: to}
+	return stage.Each(ctx, js, span, func(m jetstream.Msg, _ uint64, _ time.Time) error {
+		entries, err := wire.Entries(m)
 		if err != nil {
-			return err
+			return nil // the message is not from a stage
 		}
-		n := 0
-		for m := range batch.Messages() {
-			n++
-			md, err := m.Metadata()
-			if err != nil {
+		for _, e := range entries {
+			if err := fn(e); err != nil {
 				return err
 			}
-			if to != 0 && md.Sequence.Stream > to {
-				return nil
-			}
-			entries, err := wire.Entries(m)
-			if err != nil {
-				continue // the message is not from a stage
-			}
-			for _, e := range entries {
-				if err := fn(e); err != nil {
-					return err
-				}
-			}
-			if md.NumPending == 0 {
-				return nil
-			}
 		}
-		if err := batch.Error(); err != nil {
-			return err
-		}
-		if n == 0 {
-			return ctx.Err()
-		}
-	}
+		return nil
+	})
 }
 
 func (x *explanation) print(w io.Writer) {

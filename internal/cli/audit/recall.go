@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/order"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/position"
@@ -82,10 +82,7 @@ and a reason is required. The ledger records signer, reason and result.`,
 
 // disclosure reads the entry of a privileged recall.
 func disclosure(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.DisclosureEntry, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	read, err := stage.ReadEntry(ctx, js, seq)
 	if err != nil {
 		return nil, fmt.Errorf("reading ledger entry %s: %w", position.Text(seq), err)

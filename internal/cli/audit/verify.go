@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
@@ -24,6 +23,7 @@ import (
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/datafolder"
 	"lazaret/internal/statement"
+	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/chain/witness"
 	"lazaret/pkg/keys"
@@ -339,11 +339,7 @@ func compareLedger(a *verb.App, ctx context.Context, dir string, o chain.Options
 		return fmt.Errorf("the ledger cannot be asked: %w", err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	if rep.Ledger, err = auditor.CompareLedger(ctx, js, l); err != nil {
+	if rep.Ledger, err = auditor.CompareLedger(ctx, wire.JetStream(nc), l); err != nil {
 		return err
 	}
 	for _, b := range rep.Ledger.Bad {

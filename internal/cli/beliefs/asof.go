@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli"
@@ -15,6 +14,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/replay"
+	"lazaret/internal/wire"
 	"lazaret/pkg/position"
 	"lazaret/streams"
 )
@@ -103,10 +103,7 @@ func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64
 	if err := streams.CheckID("project", project); err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return nil, err

@@ -120,10 +120,7 @@ func fillLedger(ctx context.Context, srv *natsserver.Server, entries, size int) 
 		return err
 	}
 	defer setup.Close()
-	js, err := jetstream.New(setup)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(setup)
 	if err := wire.Ensure(ctx, js, wire.Storage{}); err != nil {
 		return err
 	}

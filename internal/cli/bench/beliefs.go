@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/bench"
@@ -19,6 +18,7 @@ import (
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
 	"lazaret/internal/heap"
+	"lazaret/internal/wire"
 )
 
 func init() { Verbs.Add("bench", beliefsCommand) }
@@ -192,10 +192,7 @@ func (p *beliefsRun) recall(ctx context.Context, l *bench.Latencies, cpuprofile 
 		return err
 	}
 	*l = r.Latencies
-	js, err := jetstream.New(p.op)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(p.op)
 	p.rep.Phases, err = bench.Phases(ctx, js, r.Asked)
 	return err
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/bench"
@@ -20,6 +19,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/heap"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -113,10 +113,7 @@ func decideIn(ctx context.Context, data string, o bench.DecideOptions, noSync bo
 		return nil, nil, err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, nil, err
-	}
+	js := wire.JetStream(nc)
 	way, err = bench.Way(ctx, js, embedded.DefaultProject)
 	return rep, way, err
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/client"
@@ -19,6 +18,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -210,10 +210,7 @@ func (b *restartBench) settled(ctx context.Context) error {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	for {
 		waiting, last, err := verb.Lag(ctx, js)
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -256,10 +257,7 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	var all counter
 	before, err := all.decided(ctx, js)
 	if err != nil {

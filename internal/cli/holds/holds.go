@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
@@ -23,6 +22,7 @@ import (
 	"lazaret/internal/holds"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/position"
@@ -464,10 +464,7 @@ proposed with the agent's credential: that of the default agent, or of lazaret a
 
 // heldAction fills act with the ledger's data of a held action.
 func heldAction(ctx context.Context, nc *nats.Conn, h *arbiter.Hold, act *streams.Action) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	js := wire.JetStream(nc)
 	e, err := stage.ReadEntry(ctx, js, h.Verdict.Proposal)
 	if err != nil {
 		return err

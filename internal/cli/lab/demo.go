@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/examples"
@@ -17,7 +16,6 @@ import (
 	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/replay"
-	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/text"
@@ -77,32 +75,18 @@ func show(a *verb.App, ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	last, err := LedgerEnd(ctx, nc)
 	if err != nil {
 		return err
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	err = replay.Entries(ctx, nc, 0, last, func(e *streams.Entry) error {
+		if e.Project != scripts[0].Project {
+			return nil
+		}
+		return tell(w, e)
+	})
 	if err != nil {
 		return err
-	}
-	last := st.CachedInfo().State.LastSeq
-	for seq := uint64(1); seq <= last; seq++ {
-		m, err := st.GetMsg(ctx, seq)
-		if err != nil {
-			return err
-		}
-		entries, err := wire.RawEntries(m)
-		if err != nil {
-			return err
-		}
-		for i := range entries {
-			if entries[i].Project != scripts[0].Project {
-				continue
-			}
-			if err := tell(w, &entries[i]); err != nil {
-				return err
-			}
-		}
 	}
 	fmt.Fprintf(w, "\n%d events with %d claims gave %d supported beliefs and %d that were only "+
 		"read\n", totals.Events, totals.Claims,

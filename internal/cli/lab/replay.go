@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -17,6 +16,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/replay"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -117,11 +117,7 @@ func playThen(a *verb.App, ctx context.Context, scripts []replay.Script, o repla
 
 // LedgerEnd returns the sequence of the last ledger entry.
 func LedgerEnd(ctx context.Context, nc *nats.Conn) (uint64, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return 0, err
-	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	st, err := wire.JetStream(nc).Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return 0, err
 	}
@@ -131,10 +127,7 @@ func LedgerEnd(ctx context.Context, nc *nats.Conn) (uint64, error) {
 // Settle waits until the stages are idle: the intake is empty and the auditor has the whole ledger, twice in a row
 // with the same last sequence. It returns this sequence and the number of audited entries.
 func Settle(ctx context.Context, nc *nats.Conn) (last uint64, audited int64, err error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return 0, 0, err
-	}
+	js := wire.JetStream(nc)
 	for quiet := 0; ; {
 		_, end, err := verb.Lag(ctx, js)
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
@@ -16,6 +15,7 @@ import (
 	"lazaret/internal/datafolder"
 	"lazaret/internal/replay"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/position"
 	"lazaret/pkg/rules"
@@ -244,10 +244,7 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 }
 
 func ledgerEntry(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.Entry, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
+	js := wire.JetStream(nc)
 	e, err := stage.ReadEntry(ctx, js, seq)
 	if err != nil {
 		return nil, fmt.Errorf("ledger entry %s: %w", position.Text(seq), err)

@@ -6,9 +6,9 @@ import (
 	"os/user"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -35,11 +35,7 @@ func (a *App) Looked(ctx context.Context, project, command, what string, most be
 		return err
 	}
 	err = a.Operator(ctx, func(ctx context.Context, nc *nats.Conn) error {
-		js, err := jetstream.New(nc)
-		if err != nil {
-			return err
-		}
-		_, err = js.Publish(ctx, streams.ControlSubject(streams.PartitionOf(project)), body)
+		_, err := wire.JetStream(nc).Publish(ctx, streams.ControlSubject(streams.PartitionOf(project)), body)
 		return err
 	})
 	if err != nil {
