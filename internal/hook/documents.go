@@ -53,7 +53,9 @@ func (h *handler) documentOr() beliefs.Origin {
 	own := true
 	switch in := h.input(); h.e.tool() {
 	case "Read", "NotebookRead":
-		own = h.document(cmp.Or(in.File, in.Notebook))
+		if own = h.document(cmp.Or(in.File, in.Notebook)); len(in.Files) > 0 {
+			own = !slices.ContainsFunc(in.Files, func(pattern string) bool { return !h.documents(pattern) })
+		}
 	case "Grep":
 		own = in.File == "" || h.document(in.File)
 	case "Bash":
@@ -86,21 +88,32 @@ func (h *handler) document(file string) bool {
 	return true
 }
 
-// otherRevision finds an argument of git that names a file of another revision, or what was fetched last.
-var otherRevision = regexp.MustCompile(`^(\w[\w./~^@{}-]*:[^%]+|FETCH_HEAD.*|(refs/)?(remotes|pull)/.*)$`)
+// upward finds a part of a pattern with which it may name files outside of the folder before its first sign.
+var upward = regexp.MustCompile(`\.\.|\{[^}]*/`)
+
+// documents reports whether all files that a pattern of a host names count as documents.
+func (h *handler) documents(pattern string) bool {
+	folder := pattern
+	if i := strings.IndexAny(pattern, "*?[{"); i >= 0 {
+		folder = pattern[:i+1]
+		folder = folder[:strings.LastIndexByte(folder, '/')+1] + "."
+	}
+	files, ok := h.matched(pattern)
+	return ok && len(files) <= maxMatched && h.document(folder) && !upward.MatchString(pattern[len(folder)-1:]) &&
+		!slices.ContainsFunc(files, func(file string) bool { return !h.document(file) })
+}
 
 // prints reports whether a command line prints only text of the project's documents and of its programs.
 func (h *handler) prints(command string) bool {
 	words, all := h.paths(command)
 	matched := 0
-	return all && !slices.ContainsFunc(words, func(w shell.Path) bool {
-		if w.Program == "git" && slices.ContainsFunc(w.Names, func(name string) bool {
-			return otherRevision.MatchString(name) && !strings.HasPrefix(name, "HEAD")
-		}) {
-			return true
-		}
-		if w.Write || w.Folder || listing[w.Program] {
+	removes := slices.ContainsFunc(words, func(w shell.Path) bool { return w.Program == "rm" })
+	return all && !shell.Others(command, h.remotes()) && !slices.ContainsFunc(words, func(w shell.Path) bool {
+		if w.Write && !w.Source || w.Folder || listing[w.Program] {
 			return false
+		}
+		if w.Lost {
+			return true
 		}
 		for _, name := range w.Names {
 			files := []string{name}
@@ -112,13 +125,38 @@ func (h *handler) prints(command string) bool {
 				matched += len(files)
 			}
 			for _, file := range files {
-				if h.exists(file) && !h.document(file) {
+				// cat /tmp/a; rm /tmp/a and mv /tmp/a b leave no file in the folder of temporary files
+				gone := w.Source || removes && h.temporary(h.path(file))
+				if (gone || h.exists(file)) && !h.document(file) {
 					return true
 				}
 			}
 		}
 		return false
 	})
+}
+
+// remoteName finds the name of a remote in the settings of a repository of git.
+var remoteName = regexp.MustCompile(`(?m)^\s*\[remote "([^"]+)"\]`)
+
+// remotes returns the names of the remotes of the repository in which the working folder is, and the usual ones.
+func (h *handler) remotes() []string {
+	names, top := []string{"origin", "upstream"}, h.top()
+	if h.cfg.Read == nil || top == "" {
+		return names
+	}
+	dir := filepath.Join(top, ".git")
+	if b, err := h.cfg.Read(dir); err == nil { // a worktree names its folder in the repository
+		dir, _, _ = strings.Cut(strings.TrimSpace(strings.TrimPrefix(string(b), "gitdir:")), "/worktrees/")
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(top, dir)
+		}
+	}
+	b, _ := h.cfg.Read(filepath.Join(dir, "config"))
+	for _, m := range remoteName.FindAllStringSubmatch(string(b), -1) {
+		names = append(names, m[1])
+	}
+	return names
 }
 
 // exists reports whether a word names a file. An absolute path does if the files cannot be looked up.

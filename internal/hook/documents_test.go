@@ -3,6 +3,7 @@ package hook
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"lazaret/pkg/beliefs"
@@ -54,7 +55,7 @@ func TestPromiseOnlyAFileOfTheProjectIsADocumentOfIt(t *testing.T) {
 		"git -C " + clone + " show": "tool", "git diff --no-index README.md " + tmp: "tool",
 		"cd web && git log -- vendor/a.go": "document", "go test ./...": "document", "ls /usr/lib node_modules": "document",
 		"git show x/y:docs/a.md": "tool", "git show HEAD:README.md": "document", "git log --format=%h:%s": "document",
-		"git diff origin/main": "document", "git log -p FETCH_HEAD": "tool", "grep -rn x .": "document",
+		"git diff origin/main": "tool", "git log -p FETCH_HEAD": "tool", "grep -rn x .": "document",
 		"diff README.md ../x.md": "document", "diff README.md " + tmp: "tool", "wc -l " + tmp: "document",
 		"cat < " + tmp: "tool", "echo \"$(cat " + tmp + ")\"": "tool", "curl https://x.example": "tool",
 		"sort README.md | head": "document"} {
@@ -107,6 +108,152 @@ func TestPromiseOnlyAFileOfTheProjectIsADocumentOfIt(t *testing.T) {
 		if got := origin("Bash", map[string]any{"command": "tail " + out}, "x"); got != x.want {
 			t.Errorf("after %s: %s", x.line, got)
 		}
+	}
+}
+
+// Texts that others wrote reach the folder by git, packages and copies.
+func TestPromiseTextOfOthersIsNoDocumentOfTheProject(t *testing.T) {
+	cwd, clone, home := t.TempDir(), t.TempDir(), t.TempDir()
+	t.Setenv("HOME", home)
+	for _, file := range []string{cwd + "/a.md", cwd + "/docs/b.md", clone + "/x.md", clone + "/d/y.md"} {
+		put(t, file, "x")
+	}
+	put(t, cwd+"/.git/config", "[core]\n\tbare = false\n[remote \"fork\"]\n\turl = https://e1.example/x.git\n")
+	h := &handler{cfg: Config{Project: "p", Agent: "a", Read: os.ReadFile}, host: ClaudeCode, st: &state{t.TempDir()},
+		session: "s"}
+	origin := func(tool string, in map[string]any) beliefs.Origin {
+		h.e = &Event{Name: PostToolUse, Tool: tool, CWD: cwd, Input: asJSON(in), Response: asJSON("x")}
+		h.e.as = geminiTools[tool]
+		return h.origin()
+	}
+	for _, line := range lines(`
+		git show origin/x
+		git show origin
+		git show upstream/x~2
+		git show -s fork/x
+		git show Origin/x
+		git show refs/remotes/other/x
+		git show remotes/other/x
+		git show refs/pull/7/head
+		git show refs/pr/7
+		git show origin/x:docs/a.md
+		git show other:docs/a.md
+		git --no-pager show origin/x
+		git log -p FETCH_HEAD
+		git show MERGE_HEAD
+		git log @{u}
+		git log -p HEAD..@{upstream}
+		git log HEAD..origin/main
+		git log main origin/main
+		git log --all --oneline
+		git log --remotes -p
+		git shortlog origin/main
+		git diff origin/main
+		git diff HEAD origin/main
+		git diff HEAD...origin/main
+		git diff origin/main..HEAD
+		git diff --stat -p origin/main
+		git blame origin/main -- a.md
+		git grep Count origin/main -- docs
+		git grep -e Count fork/x
+		git cat-file -p origin/main
+		git branch -avv
+		git status && git show origin/x | head
+		echo "$(git show origin/x)"
+		diff <(git show origin/x) a.md
+		pip show requests
+		pip3 show -f requests | head
+		python3 -m pip show requests
+		uv pip show requests
+		poetry show requests
+		npm explain left-pad
+		npm view left-pad
+		npm why left-pad
+		find CLONE -name '*.md' | xargs grep do
+		ls CLONE/x.md | xargs grep do
+		find CLONE | sort | head -5 | xargs -r grep -h do
+		echo CLONE/x.md | xargs grep do
+		xargs grep do < docs/b.md
+		cat docs/b.md | xargs grep do
+		ls | sed 's|^|CLONE/|' | xargs grep do
+		cd CLONE && ls | xargs grep do
+		cd CLONE && git log
+		cd - && cat a.md
+		cp CLONE/x.md a.md && cat a.md
+		cp -t docs CLONE/x.md && cat docs/x.md
+		mv /tmp/lazaret-h1-x a.md && cat a.md
+		cp -r CLONE/d docs && cat docs/d/y.md
+		cat /tmp/lazaret-h1-x; rm /tmp/lazaret-h1-x
+	`) {
+		if got := origin("Bash", map[string]any{"command": strings.ReplaceAll(line, "CLONE", clone)}); got != "tool" {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+	for _, line := range lines(`
+		git show HEAD
+		git show HEAD~3:docs/a.md
+		git show main
+		git show feature/x
+		git show refs/heads/main
+		git show 0a1b2c3
+		git diff
+		git diff HEAD~1 --stat
+		git diff --stat origin/main
+		git diff --cached --name-only origin/main
+		git diff origin/main...HEAD
+		git diff main..feature/x
+		git log
+		git log --oneline -5 -- docs
+		git log origin/main..HEAD
+		git log --format=%h:%s origin/main..
+		git log --oneline ^origin/main HEAD
+		git log -p -- origin
+		git grep -n origin/main
+		git grep Count -- docs
+		git blame docs/b.md
+		git branch -vv
+		git branch -r
+		git merge-base origin/main HEAD
+		git rev-parse origin/main
+		git status
+		git fetch origin
+		git stash list
+		pip list
+		npm ls --depth=0
+		find . -name '*.md' | xargs grep do
+		ls docs | sort | xargs grep do
+		git ls-files | xargs grep do
+		grep -rl do . | xargs -0 grep do
+		find CLONE -name '*.md' | xargs wc -l
+		find CLONE -name '*.md'
+		ls CLONE
+		cd docs && ls | xargs grep do
+		cd docs && cat b.md && cd .. && cat a.md
+		cp a.md /tmp/lazaret-h1-y && go test ./...
+		cp a.md docs/c.md && cat docs/c.md
+		rm /tmp/lazaret-h1-y; cat a.md
+		grep -rn /api/v1 docs
+	`) {
+		if got := origin("Bash", map[string]any{"command": strings.ReplaceAll(line, "CLONE", clone)}); got != "document" {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+	for _, x := range []struct {
+		in   map[string]any
+		want beliefs.Origin
+	}{{map[string]any{"paths": []string{"a.md", "docs/*.md"}}, "document"}, {map[string]any{"include": []string{"**/*.md"}}, "document"},
+		{map[string]any{"paths": []string{"a.md", clone + "/x.md"}}, "tool"}, {map[string]any{"include": []string{clone + "/**/*.md"}}, "tool"},
+		{map[string]any{"include": []string{"../**"}}, "tool"}, {map[string]any{"include": []string{"docs/**/../../../x"}}, "tool"},
+		{map[string]any{"include": []string{"{" + clone + "/x.md,a.md}"}}, "tool"}} {
+		if got := origin("read_many_files", x.in); got != x.want {
+			t.Errorf("%v: %s", x.in, got)
+		}
+	}
+	if got := origin("grep_search", map[string]any{"pattern": "x", "dir_path": clone}); got != "tool" {
+		t.Errorf("a search in another folder: %s", got)
+	}
+	if got := origin("run_shell_command", map[string]any{"command": "cat x.md", "directory": clone}); got != "tool" {
+		t.Errorf("a line in another folder: %s", got)
 	}
 }
 

@@ -248,6 +248,7 @@ func nonEmpty(in []string) (out []string) {
 type input struct {
 	File, Notebook, URL, Query, Command, Content, Old, New, Source, Fact string
 
+	Files []string // patterns of the files that a tool reads
 	Edits []replacement
 }
 
@@ -267,7 +268,7 @@ func (h *handler) input() (in input) {
 		to    *string
 		names []string
 	}{
-		{&in.File, []string{"file_path", "absolute_path", "target_file", "path"}}, {&in.Notebook, []string{"notebook_path"}},
+		{&in.File, []string{"file_path", "absolute_path", "target_file", "path", "dir_path"}}, {&in.Notebook, []string{"notebook_path"}},
 		{&in.URL, []string{"url"}}, {&in.Query, []string{"query"}}, {&in.Command, []string{"command"}},
 		{&in.Content, []string{"content", "contents"}}, {&in.New, []string{"new_string"}},
 		{&in.Old, []string{"old_string"}},
@@ -280,6 +281,11 @@ func (h *handler) input() (in input) {
 		}
 	}
 	_ = json.Unmarshal(raw["edits"], &in.Edits)
+	for _, name := range []string{"paths", "include"} {
+		var files []string
+		_ = json.Unmarshal(raw[name], &files)
+		in.Files = append(in.Files, files...)
+	}
 	for _, name := range []string{"workdir", "cwd", "directory", "dir_path", "working_directory"} {
 		var dir string // in which the host runs the command line
 		if json.Unmarshal(raw[name], &dir) == nil && dir != "" && in.Command != "" {

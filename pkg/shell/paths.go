@@ -10,10 +10,13 @@ type Path struct {
 	// Names are the paths that the word may mean, with the folders to which the line may have changed before. They are
 	// not cleaned, since a folder in them may be a link.
 	Names []string
-	// Program is the name of the program, or "" for the file of a redirection.
+	// Program is the name of the program, or "" for the file of a redirection. It is xargs if this program reads the files
+	// that the program lists.
 	Program string
 	// Write is set if a program may change the file, or run it.
 	Write bool
+	// Source is set if the program copies the text of the file into another one.
+	Source bool
 	// Pattern is set if the shell expands the word to the names of files.
 	Pattern bool
 	// Lost is set if the folder in which the program runs is not known.
@@ -59,13 +62,18 @@ type paths struct {
 	more   bool // there are more names
 	around Around
 	wrote  bool // a program that may remove folders may have run
+	feeds  bool // xargs gets the names that the program prints, for a program that prints the texts of the files
 	shells map[string]*folders
 	*folders
 }
 
 func (p *paths) commands(all []simple) {
-	for _, c := range all {
-		p.folders = p.in(c.shell, c.chain)
+	for i, c := range all {
+		p.folders, p.feeds = p.in(c.shell, c.chain), false
+		for j := i; all[j].piped && j+1 < len(all); j++ {
+			words := wordsOf(unwrapped(all[j+1].words))
+			p.feeds = p.feeds || len(words) > 0 && readsNamed(words)
+		}
 		p.command(c)
 	}
 }
@@ -144,11 +152,20 @@ func (p *paths) command(c simple) {
 	case buildersBy[name] != nil && len(args) > 0:
 		args = args[1:]
 	}
+	if p.feeds {
+		name = "xargs"
+	}
+	from := len(p.found)
 	for _, t := range args {
 		p.add(name, t, write)
 		if _, value, ok := strings.Cut(t.text, "="); ok && strings.HasPrefix(t.text, "-") {
 			t.text = value
 			p.add(name, t, write)
+		}
+	}
+	if name == "cp" || name == "mv" {
+		for i := from; i < len(p.found); i++ {
+			p.found[i].Source = i+1 < len(p.found) || hasPrefix(args, "-t", "--target")
 		}
 	}
 }
