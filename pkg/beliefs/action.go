@@ -20,13 +20,7 @@ func (s Sensitivity) String() string { return sensitivityNames.name(uint8(s)) }
 func (s Sensitivity) MarshalText() ([]byte, error) { return sensitivityNames.marshal(uint8(s)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *Sensitivity) UnmarshalText(b []byte) error {
-	i, err := sensitivityNames.parse(string(b))
-	if err == nil {
-		*s = Sensitivity(i)
-	}
-	return err
-}
+func (s *Sensitivity) UnmarshalText(b []byte) error { return unmarshal(sensitivityNames, b, s) }
 
 // Within reports whether sensitivity s is at most ceiling, so that a caller with this ceiling may see the data.
 func (s Sensitivity) Within(ceiling Sensitivity) bool { return s.rank() <= ceiling.rank() }
@@ -69,13 +63,7 @@ func (s Scope) String() string { return scopeNames.name(uint8(s)) }
 func (s Scope) MarshalText() ([]byte, error) { return scopeNames.marshal(uint8(s)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *Scope) UnmarshalText(b []byte) error {
-	i, err := scopeNames.parse(string(b))
-	if err == nil {
-		*s = Scope(i)
-	}
-	return err
-}
+func (s *Scope) UnmarshalText(b []byte) error { return unmarshal(scopeNames, b, s) }
 
 // BlastRadius says how far the effects of an action reach.
 type BlastRadius uint8
@@ -97,13 +85,7 @@ func (r BlastRadius) String() string { return blastRadiusNames.name(uint8(r)) }
 func (r BlastRadius) MarshalText() ([]byte, error) { return blastRadiusNames.marshal(uint8(r)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (r *BlastRadius) UnmarshalText(b []byte) error {
-	i, err := blastRadiusNames.parse(string(b))
-	if err == nil {
-		*r = BlastRadius(i)
-	}
-	return err
-}
+func (r *BlastRadius) UnmarshalText(b []byte) error { return unmarshal(blastRadiusNames, b, r) }
 
 // Reversibility says whether an action can be undone.
 type Reversibility uint8
@@ -124,13 +106,7 @@ func (r Reversibility) String() string { return reversibilityNames.name(uint8(r)
 func (r Reversibility) MarshalText() ([]byte, error) { return reversibilityNames.marshal(uint8(r)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (r *Reversibility) UnmarshalText(b []byte) error {
-	i, err := reversibilityNames.parse(string(b))
-	if err == nil {
-		*r = Reversibility(i)
-	}
-	return err
-}
+func (r *Reversibility) UnmarshalText(b []byte) error { return unmarshal(reversibilityNames, b, r) }
 
 // Level is a level of the trust ladder, L0 to L5. It says how much an action can change.
 type Level uint8
@@ -153,13 +129,7 @@ func (l Level) String() string { return levelNames.name(uint8(l)) }
 func (l Level) MarshalText() ([]byte, error) { return levelNames.marshal(uint8(l)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (l *Level) UnmarshalText(b []byte) error {
-	i, err := levelNames.parse(string(b))
-	if err == nil {
-		*l = Level(i)
-	}
-	return err
-}
+func (l *Level) UnmarshalText(b []byte) error { return unmarshal(levelNames, b, l) }
 
 // Precondition is a condition for the release of an action: a resource must have the same content as when the action
 // was proposed.

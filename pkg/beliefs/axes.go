@@ -19,13 +19,7 @@ func (t Truth) String() string { return truthNames.name(uint8(t)) }
 func (t Truth) MarshalText() ([]byte, error) { return truthNames.marshal(uint8(t)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (t *Truth) UnmarshalText(b []byte) error {
-	i, err := truthNames.parse(string(b))
-	if err == nil {
-		*t = Truth(i)
-	}
-	return err
-}
+func (t *Truth) UnmarshalText(b []byte) error { return unmarshal(truthNames, b, t) }
 
 // Retrieval says whether a belief may be served, and to whom.
 type Retrieval uint8
@@ -47,13 +41,7 @@ func (r Retrieval) String() string { return retrievalNames.name(uint8(r)) }
 func (r Retrieval) MarshalText() ([]byte, error) { return retrievalNames.marshal(uint8(r)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (r *Retrieval) UnmarshalText(b []byte) error {
-	i, err := retrievalNames.parse(string(b))
-	if err == nil {
-		*r = Retrieval(i)
-	}
-	return err
-}
+func (r *Retrieval) UnmarshalText(b []byte) error { return unmarshal(retrievalNames, b, r) }
 
 // Security is the security state of a belief, set by sentinels and people.
 type Security uint8
@@ -74,13 +62,7 @@ func (s Security) String() string { return securityNames.name(uint8(s)) }
 func (s Security) MarshalText() ([]byte, error) { return securityNames.marshal(uint8(s)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *Security) UnmarshalText(b []byte) error {
-	i, err := securityNames.parse(string(b))
-	if err == nil {
-		*s = Security(i)
-	}
-	return err
-}
+func (s *Security) UnmarshalText(b []byte) error { return unmarshal(securityNames, b, s) }
 
 // Freshness says whether a belief has become too old.
 type Freshness uint8
@@ -100,13 +82,7 @@ func (f Freshness) String() string { return freshnessNames.name(uint8(f)) }
 func (f Freshness) MarshalText() ([]byte, error) { return freshnessNames.marshal(uint8(f)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (f *Freshness) UnmarshalText(b []byte) error {
-	i, err := freshnessNames.parse(string(b))
-	if err == nil {
-		*f = Freshness(i)
-	}
-	return err
-}
+func (f *Freshness) UnmarshalText(b []byte) error { return unmarshal(freshnessNames, b, f) }
 
 // Axes are the four independent states of a belief. The zero value is a new candidate: unverified,
 // hidden, clean, fresh.

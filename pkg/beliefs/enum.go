@@ -34,3 +34,12 @@ func (e enum) parse(s string) (uint8, error) {
 	}
 	return uint8(i), nil
 }
+
+// unmarshal sets v to the value with the given name.
+func unmarshal[T ~uint8](e enum, name []byte, v *T) error {
+	i, err := e.parse(string(name))
+	if err == nil {
+		*v = T(i)
+	}
+	return err
+}

@@ -23,13 +23,7 @@ func (r Relation) String() string { return relationNames.name(uint8(r)) }
 func (r Relation) MarshalText() ([]byte, error) { return relationNames.marshal(uint8(r)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (r *Relation) UnmarshalText(b []byte) error {
-	i, err := relationNames.parse(string(b))
-	if err == nil {
-		*r = Relation(i)
-	}
-	return err
-}
+func (r *Relation) UnmarshalText(b []byte) error { return unmarshal(relationNames, b, r) }
 
 // Evidence is one piece of evidence.
 type Evidence struct {

@@ -25,13 +25,7 @@ func (g Grade) String() string { return gradeNames.name(uint8(g)) }
 func (g Grade) MarshalText() ([]byte, error) { return gradeNames.marshal(uint8(g)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (g *Grade) UnmarshalText(b []byte) error {
-	i, err := gradeNames.parse(string(b))
-	if err == nil {
-		*g = Grade(i)
-	}
-	return err
-}
+func (g *Grade) UnmarshalText(b []byte) error { return unmarshal(gradeNames, b, g) }
 
 // plannable reports whether the grade allows planning with a candidate. The candidate must be unverified, clean and
 // fresh, and neither hidden nor blocked. For purpose decision, grades have no effect.

@@ -26,13 +26,7 @@ func (s Severity) String() string { return severityNames.name(uint8(s)) }
 func (s Severity) MarshalText() ([]byte, error) { return severityNames.marshal(uint8(s)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *Severity) UnmarshalText(b []byte) error {
-	i, err := severityNames.parse(string(b))
-	if err == nil {
-		*s = Severity(i)
-	}
-	return err
-}
+func (s *Severity) UnmarshalText(b []byte) error { return unmarshal(severityNames, b, s) }
 
 // ParseSeverity parses the name of a severity.
 func ParseSeverity(name string) (s Severity, err error) { return s, s.UnmarshalText([]byte(name)) }
@@ -56,13 +50,7 @@ func (s IncidentState) String() string { return incidentStateNames.name(uint8(s)
 func (s IncidentState) MarshalText() ([]byte, error) { return incidentStateNames.marshal(uint8(s)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *IncidentState) UnmarshalText(b []byte) error {
-	i, err := incidentStateNames.parse(string(b))
-	if err == nil {
-		*s = IncidentState(i)
-	}
-	return err
-}
+func (s *IncidentState) UnmarshalText(b []byte) error { return unmarshal(incidentStateNames, b, s) }
 
 // IncidentEvent is something that happens to an incident, such as its closing. Each event is an entry in the ledger.
 type IncidentEvent string

@@ -80,13 +80,7 @@ func (q Quality) String() string { return qualityNames.name(uint8(q)) }
 func (q Quality) MarshalText() ([]byte, error) { return qualityNames.marshal(uint8(q)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (q *Quality) UnmarshalText(b []byte) error {
-	i, err := qualityNames.parse(string(b))
-	if err == nil {
-		*q = Quality(i)
-	}
-	return err
-}
+func (q *Quality) UnmarshalText(b []byte) error { return unmarshal(qualityNames, b, q) }
 
 // Weight returns how much evidence of this class adds to the strength, from 0 to 1. Strength is used for ranking. A
 // high strength alone never makes a belief supported.
@@ -153,10 +147,4 @@ func (c ClaimKind) String() string { return claimKindNames.name(uint8(c)) }
 func (c ClaimKind) MarshalText() ([]byte, error) { return claimKindNames.marshal(uint8(c)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (c *ClaimKind) UnmarshalText(b []byte) error {
-	i, err := claimKindNames.parse(string(b))
-	if err == nil {
-		*c = ClaimKind(i)
-	}
-	return err
-}
+func (c *ClaimKind) UnmarshalText(b []byte) error { return unmarshal(claimKindNames, b, c) }

@@ -25,13 +25,7 @@ func (a Axis) String() string { return axisNames.name(uint8(a)) }
 func (a Axis) MarshalText() ([]byte, error) { return axisNames.marshal(uint8(a)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (a *Axis) UnmarshalText(b []byte) error {
-	i, err := axisNames.parse(string(b))
-	if err == nil {
-		*a = Axis(i)
-	}
-	return err
-}
+func (a *Axis) UnmarshalText(b []byte) error { return unmarshal(axisNames, b, a) }
 
 func (a Axis) values() enum {
 	switch a {
@@ -70,13 +64,7 @@ func (a Authority) String() string { return authorityNames.name(uint8(a)) }
 func (a Authority) MarshalText() ([]byte, error) { return authorityNames.marshal(uint8(a)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (a *Authority) UnmarshalText(b []byte) error {
-	i, err := authorityNames.parse(string(b))
-	if err == nil {
-		*a = Authority(i)
-	}
-	return err
-}
+func (a *Authority) UnmarshalText(b []byte) error { return unmarshal(authorityNames, b, a) }
 
 // move is one row of a transition table.
 type move struct {
