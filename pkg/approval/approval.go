@@ -81,8 +81,12 @@ func NewNonce() string {
 // Text returns the text that is signed.
 func (s *Statement) Text() (string, error) { return canonical(s) }
 
+// checked is a statement: a Statement, a BeliefStatement or an Order. check returns an error if a field is missing or not
+// in its canonical form.
+type checked interface{ check() error }
+
 // canonical checks a statement and returns its JCS form (canonical JSON) with a line break at the end.
-func canonical(statement interface{ check() error }) (string, error) {
+func canonical(statement checked) (string, error) {
 	if err := statement.check(); err != nil {
 		return "", err
 	}
@@ -98,10 +102,10 @@ func canonical(statement interface{ check() error }) (string, error) {
 }
 
 // Sign returns the statement as a signed note.
-func (s *Statement) Sign(signer note.Signer) ([]byte, error) { return signStatement(s.Text, signer) }
+func (s *Statement) Sign(signer note.Signer) ([]byte, error) { return signStatement(s, signer) }
 
-func signStatement(of func() (string, error), signer note.Signer) ([]byte, error) {
-	text, err := of()
+func signStatement(s checked, signer note.Signer) ([]byte, error) {
+	text, err := canonical(s)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +116,6 @@ func signStatement(of func() (string, error), signer note.Signer) ([]byte, error
 	return msg, err
 }
 
-// check returns an error if a field of the statement is missing or not in its canonical form.
 func (s *Statement) check() error {
 	switch {
 	case s.Version != Version:
@@ -121,11 +124,11 @@ func (s *Statement) check() error {
 		return refuse(CheckForm, "decision is %q, use %s, %s or %s", clip(string(s.Decision)), Approve, Reject, Withdraw)
 	case !isHex(s.Nonce, 2*NonceSize):
 		return refuse(CheckForm, "nonce %q must be %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
-	case !strings.HasPrefix(s.Action, digestPrefix) || !isHex(s.Action[len(digestPrefix):], 64):
+	case !isDigest(s.Action):
 		return refuse(CheckForm, "action %q must be %s followed by 32 bytes in lower-case hex", clip(s.Action), digestPrefix)
 	case s.Project == "" || s.Hold == "" || s.Revision == "":
 		return refuse(CheckForm, "project, hold and revision must be named")
-	case s.Expires.IsZero() || s.Expires.Nanosecond() != 0 || s.Expires.Year() > 9999:
+	case !wholeSeconds(s.Expires):
 		return refuse(CheckForm, "expires is not a time in whole seconds")
 	case len(s.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(s.Reason), MaxReason)
@@ -140,9 +143,21 @@ func (s *Statement) check() error {
 	if err := s.checkSource(); err != nil {
 		return err
 	}
-	for _, v := range said {
-		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q has control characters or is not UTF-8", clip(v))
+	return checkTexts(said...)
+}
+
+// wholeSeconds reports whether t is a time in whole seconds.
+func wholeSeconds(t time.Time) bool { return !t.IsZero() && t.Nanosecond() == 0 && t.Year() <= 9999 }
+
+func plainText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// checkTexts returns an error if one of the texts has control characters or is not UTF-8.
+func checkTexts(texts ...string) error {
+	for _, s := range texts {
+		if !plainText(s) {
+			return refuse(CheckForm, "%q has control characters or is not UTF-8", clip(s))
 		}
 	}
 	return nil
@@ -156,7 +171,7 @@ func (s *Statement) checkLevels() error {
 		if len(level) != 2 || level[0] != 'L' || level[1] < '0' || level[1] > '4' {
 			return refuse(CheckForm, "level of %q is %q, use L0 to L4", clip(tool), clip(level))
 		}
-		if tool == "" || !utf8.ValidString(tool) || strings.ContainsFunc(tool, unicode.IsControl) {
+		if tool == "" || !plainText(tool) {
 			return refuse(CheckForm, "tool %q is empty, has control characters or is not UTF-8", clip(tool))
 		}
 	}
@@ -176,7 +191,7 @@ func (s *Statement) checkSource() error {
 	switch {
 	case s.Decision == Reject:
 		return refuse(CheckForm, "a rejection must not approve a source")
-	case !strings.HasPrefix(x.Digest, digestPrefix) || !isHex(x.Digest[len(digestPrefix):], 64):
+	case !isDigest(x.Digest):
 		return refuse(CheckForm, "the source's digest %q must be %s followed by 32 bytes in lower-case hex", clip(x.Digest),
 			digestPrefix)
 	case x.Session == "":
@@ -187,10 +202,16 @@ func (s *Statement) checkSource() error {
 		return nil
 	case x.Actions < 1:
 		return refuse(CheckForm, "the source is approved for %d actions, want 1 or more", x.Actions)
-	case x.Expires.IsZero() || x.Expires.Nanosecond() != 0 || x.Expires.Year() > 9999:
+	case !wholeSeconds(x.Expires):
 		return refuse(CheckForm, "the expiry of the source is not a time in whole seconds")
 	}
 	return nil
+}
+
+// isDigest reports whether s is digestPrefix and a SHA-256 in hex.
+func isDigest(s string) bool {
+	hex, ok := strings.CutPrefix(s, digestPrefix)
+	return ok && isHex(hex, 64)
 }
 
 func isHex(s string, n int) bool {
@@ -256,6 +277,11 @@ func clip(s string) string {
 // Signed is a statement with a verified signature.
 type Signed struct {
 	Statement
+	Signature
+}
+
+// Signature names the key that signed a statement.
+type Signature struct {
 	Signer string   // name of the signing key
 	Pin    keys.Pin // the key's pin in the trust file
 	// Passkey is set if the signing key is a passkey. Then Counter is the passkey's signature counter.
@@ -270,50 +296,30 @@ const sigLine = "— "
 // decide this hold: see Judge. Every error is an *Error.
 func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 	s := new(Signed)
-	by, err := openStatement(msg, trust, &s.Statement, s.Text)
-	if err != nil {
+	if err := openStatement(msg, trust, &s.Statement, &s.Signature); err != nil {
 		return nil, err
 	}
-	s.Signer, s.Pin = by.name, by.pin
-	s.Passkey, s.Counter = by.count()
 	return s, nil
 }
 
-// openStatement verifies that msg is a statement that exactly one pinned key has signed. It decodes the statement to
-// into. text returns the canonical text of into.
-func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string, error)) (signer, error) {
-	signed, by, err := openNote(msg, trust)
+// openStatement verifies that msg is a statement that exactly one pinned key has signed. It decodes the statement to s
+// and sets by.
+func openStatement(msg []byte, trust *keys.Trust, s checked, by *Signature) error {
+	signed, err := by.open(msg, trust)
 	if err != nil {
-		return by, err
+		return err
 	}
-	return by, readStatement(signed, into, text)
-}
-
-// withoutPasskey returns an error if a passkey has signed. Passkeys may sign only resolutions and attestations: only
-// for these the counter is stored, and without the counter a copied passkey cannot be detected.
-func withoutPasskey(by signer, err error) (signer, error) {
-	if err == nil && by.assertion != nil {
-		err = refuse(CheckRole, "key %q is a passkey: it resolves holds, attests beliefs and signs nothing else", by.name)
-	}
-	return by, err
-}
-
-// count reports whether a passkey signed. If so, it also returns the passkey's signature counter in this signature.
-func (by *signer) count() (passkey bool, counter uint32) {
-	if by.assertion == nil {
-		return false, 0
-	}
-	return true, by.assertion.Counter()
+	return readStatement(signed, s)
 }
 
 // grown returns an error if the counter of a passkey has not grown since the last accepted statement. before is the
 // counter in that statement. An authenticator without a counter always reports 0, so grown accepts 0 after 0. It does
 // not check the counter of other keys.
-func grown(name string, passkey bool, counter, before uint32) error {
-	if passkey && (counter > 0 || before > 0) && counter <= before {
+func (by *Signature) grown(before uint32) error {
+	if by.Passkey && (by.Counter > 0 || before > 0) && by.Counter <= before {
 		return refuse(CheckCounter,
 			"the passkey %q counts %d signatures, but it had counted %d before: it may have been copied",
-			name, counter, before)
+			by.Signer, by.Counter, before)
 	}
 	return nil
 }
@@ -330,18 +336,11 @@ func inTime(expires, now time.Time) error {
 	return nil
 }
 
-// signer is the key that signed a note.
-type signer struct {
-	name      string
-	pin       keys.Pin
-	assertion *keys.Assertion // set for a passkey
-}
-
-// openNote verifies that msg is a note in its canonical encoding that exactly one pinned key has signed. It returns the
-// note's text.
-func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error) {
+// open verifies that msg is a note in its canonical encoding that exactly one pinned key has signed. It sets by and
+// returns the note's text.
+func (by *Signature) open(msg []byte, trust *keys.Trust) (text string, err error) {
 	if len(msg) > MaxNote {
-		return "", by, refuse(CheckForm, "it has %d bytes, at most %d are taken", len(msg), MaxNote)
+		return "", refuse(CheckForm, "it has %d bytes, at most %d are taken", len(msg), MaxNote)
 	}
 	if trust == nil {
 		trust = new(keys.Trust)
@@ -355,52 +354,54 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 		if s := unverified.Note.UnverifiedSigs; len(s) > 0 {
 			who = fmt.Sprintf("%q+%08x", clip(s[0].Name), s[0].Hash)
 		}
-		return "", by, refuse(CheckUnpinned, "it is signed by %s, which is not pinned", who)
+		return "", refuse(CheckUnpinned, "it is signed by %s, which is not pinned", who)
 	case errors.As(err, &invalid):
 		why := ""
 		if pin, ok := trust.Find(invalid.Name, invalid.Hash); ok {
 			why = keys.ExplainAssertion(pin.Key, msg)
 		}
 		if why != "" {
-			return "", by, refuse(CheckSignature, "the assertion of passkey %q is not valid for the signed text: %s",
+			return "", refuse(CheckSignature, "the assertion of passkey %q is not valid for the signed text: %s",
 				clip(invalid.Name), strings.ToValidUTF8(why[:min(len(why), 300)], ""))
 		}
-		return "", by, refuse(CheckSignature, "the signature of key %q is not valid for the signed text", clip(invalid.Name))
+		return "", refuse(CheckSignature, "the signature of key %q is not valid for the signed text", clip(invalid.Name))
 	case err != nil:
-		return "", by, refuse(CheckForm, "it is not a signed note: %v", err)
+		return "", refuse(CheckForm, "it is not a signed note: %v", err)
 	}
 	if len(n.Sigs) != 1 || len(n.UnverifiedSigs) != 0 {
-		return "", by, refuse(CheckForm, "it carries %d signatures, want one", len(n.Sigs)+len(n.UnverifiedSigs))
+		return "", refuse(CheckForm, "it carries %d signatures, want one", len(n.Sigs)+len(n.UnverifiedSigs))
 	}
 	sig := n.Sigs[0]
-	// Because of base64, several encodings of the same note verify. openNote accepts only the canonical one.
+	// Because of base64, several encodings of the same note verify. open accepts only the canonical one.
 	raw, err := base64.StdEncoding.DecodeString(sig.Base64)
 	if err != nil || string(msg) != n.Text+"\n"+sigLine+sig.Name+" "+base64.StdEncoding.EncodeToString(raw)+"\n" {
-		return "", by, refuse(CheckForm, "it is not in its canonical encoding")
+		return "", refuse(CheckForm, "it is not in its canonical encoding")
 	}
-	by.name = sig.Name
 	pin, ok := trust.Find(sig.Name, sig.Hash)
 	if !ok {
-		return "", by, refuse(CheckUnpinned, "key %q is not pinned", clip(sig.Name))
+		return "", refuse(CheckUnpinned, "key %q is not pinned", clip(sig.Name))
 	}
-	by.pin = pin
+	by.Signer, by.Pin = sig.Name, pin
 	p, _, err := keys.ParsePasskey(pin.Key)
 	if p != nil {
-		by.assertion, err = keys.ParseAssertion(raw[4:]) // skips the hash of the key
+		var assertion *keys.Assertion
+		if assertion, err = keys.ParseAssertion(raw[4:]); err == nil { // skips the hash of the key
+			by.Passkey, by.Counter = true, assertion.Counter()
+		}
 	}
 	if err != nil {
-		return "", by, refuse(CheckForm, "its assertion cannot be read: %v", err)
+		return "", refuse(CheckForm, "its assertion cannot be read: %v", err)
 	}
-	return n.Text, by, nil
+	return n.Text, nil
 }
 
-// readStatement decodes a note's text to a statement. text returns the statement's canonical text.
-func readStatement(signed string, into any, text func() (string, error)) error {
-	if err := json.Unmarshal([]byte(strings.TrimSuffix(signed, "\n")), into, json.RejectUnknownMembers(true),
+// readStatement decodes a note's text to a statement.
+func readStatement(signed string, s checked) error {
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(signed, "\n")), s, json.RejectUnknownMembers(true),
 		jsontext.AllowDuplicateNames(false)); err != nil {
 		return refuse(CheckForm, "the text is not a statement")
 	}
-	want, err := text()
+	want, err := canonical(s)
 	if err != nil {
 		return err
 	}
@@ -437,7 +438,7 @@ func (s *Signed) Judge(c *Case) error {
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each resolution counts once")
 	}
-	if err := grown(s.Signer, s.Passkey, s.Counter, c.Counter); err != nil {
+	if err := s.grown(c.Counter); err != nil {
 		return err
 	}
 	if !c.Open {

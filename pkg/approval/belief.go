@@ -2,10 +2,7 @@ package approval
 
 import (
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -66,18 +63,11 @@ type BeliefStatement struct {
 // MaxFindings is the maximum number of findings that an attestation may name.
 const MaxFindings = 32
 
-func isDigest(s string) bool {
-	hex, ok := strings.CutPrefix(s, digestPrefix)
-	return ok && isHex(hex, 64)
-}
-
 // Text returns the text that is signed.
 func (s *BeliefStatement) Text() (string, error) { return canonical(s) }
 
 // Sign returns the statement as a signed note.
-func (s *BeliefStatement) Sign(signer note.Signer) ([]byte, error) {
-	return signStatement(s.Text, signer)
-}
+func (s *BeliefStatement) Sign(signer note.Signer) ([]byte, error) { return signStatement(s, signer) }
 
 func (s *BeliefStatement) check() error {
 	switch {
@@ -94,7 +84,7 @@ func (s *BeliefStatement) check() error {
 		return refuse(CheckForm, "project, belief and revision must be named")
 	case (s.Decision == Supersede) != (s.Successor != ""):
 		return refuse(CheckForm, "a successor must be named if the belief is superseded, and only then")
-	case s.Expires.IsZero() || s.Expires.Nanosecond() != 0 || s.Expires.Year() > 9999:
+	case !wholeSeconds(s.Expires):
 		return refuse(CheckForm, "expires is not a time in whole seconds")
 	case len(s.Findings) > 0 && s.Decision != Confirm:
 		return refuse(CheckForm, "findings are named, but only a confirmation clears findings")
@@ -104,34 +94,22 @@ func (s *BeliefStatement) check() error {
 	case len(s.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(s.Reason), MaxReason)
 	}
-	for _, v := range []string{s.Project, s.Belief, s.Revision, s.Successor, s.Reason} {
-		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q has control characters or is not UTF-8", clip(v))
-		}
-	}
-	return nil
+	return checkTexts(s.Project, s.Belief, s.Revision, s.Successor, s.Reason)
 }
 
 // SignedBelief is an attestation with a verified signature.
 type SignedBelief struct {
 	BeliefStatement
-	Signer string   // name of the signing key
-	Pin    keys.Pin // the key's pin in the trust file
-	// Passkey is set if the signing key is a passkey. Then Counter is the passkey's signature counter.
-	Passkey bool
-	Counter uint32
+	Signature
 }
 
 // OpenBelief verifies that msg is an attestation that exactly one pinned key has signed. It does not check whether the
 // key may decide on the belief: see Judge. Every error is an *Error.
 func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	s := new(SignedBelief)
-	by, err := openStatement(msg, trust, &s.BeliefStatement, s.Text)
-	if err != nil {
+	if err := openStatement(msg, trust, &s.BeliefStatement, &s.Signature); err != nil {
 		return nil, err
 	}
-	s.Signer, s.Pin = by.name, by.pin
-	s.Passkey, s.Counter = by.count()
 	return s, nil
 }
 
@@ -167,7 +145,7 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each attestation counts once")
 	}
-	if err := grown(s.Signer, s.Passkey, s.Counter, c.Counter); err != nil {
+	if err := s.grown(c.Counter); err != nil {
 		return err
 	}
 	if err := inTime(s.Expires, c.Now); err != nil {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -103,7 +101,7 @@ func (o *Order) Subject() string {
 func (o *Order) Text() (string, error) { return canonical(o) }
 
 // Sign returns the order as a signed note.
-func (o *Order) Sign(signer note.Signer) ([]byte, error) { return signStatement(o.Text, signer) }
+func (o *Order) Sign(signer note.Signer) ([]byte, error) { return signStatement(o, signer) }
 
 func (o *Order) check() error {
 	_, known := orders[o.Do]
@@ -116,7 +114,7 @@ func (o *Order) check() error {
 		return refuse(CheckForm, "nonce %q must be %d bytes in lower-case hex", clip(o.Nonce), NonceSize)
 	case o.Project == "":
 		return refuse(CheckForm, "the project must be named")
-	case o.Expires.IsZero() || o.Expires.Nanosecond() != 0 || o.Expires.Year() > 9999:
+	case !wholeSeconds(o.Expires):
 		return refuse(CheckForm, "expires is not a time in whole seconds")
 	case len(o.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(o.Reason), MaxReason)
@@ -142,10 +140,8 @@ func (o *Order) check() error {
 	if r := o.Recall; r != nil {
 		said = append(append(said, r.Key, r.Query), r.Beliefs...)
 	}
-	for _, v := range said {
-		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q has control characters or is not UTF-8", clip(v))
-		}
+	if err := checkTexts(said...); err != nil {
+		return err
 	}
 	return o.checkParts()
 }
@@ -204,19 +200,21 @@ func (o *Order) checkParts() error {
 // SignedOrder is an order with a verified signature.
 type SignedOrder struct {
 	Order
-	Signer string   // name of the signing key
-	Pin    keys.Pin // the key's pin in the trust file
+	Signature
 }
 
 // OpenOrder verifies that msg is an order that exactly one pinned key has signed. It does not check whether the key may
-// give this order: see Judge. Every error is an *Error.
+// give this order: see Judge. Passkeys may sign only resolutions and attestations: only for these the
+// counter is stored, and without the counter a copied passkey cannot be detected. Every error is an *Error.
 func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
 	s := new(SignedOrder)
-	by, err := withoutPasskey(openStatement(msg, trust, &s.Order, s.Text))
-	if err != nil {
+	if err := openStatement(msg, trust, &s.Order, &s.Signature); err != nil {
 		return nil, err
 	}
-	s.Signer, s.Pin = by.name, by.pin
+	if s.Passkey {
+		return nil, refuse(CheckRole, "key %q is a passkey: it resolves holds, attests beliefs and signs nothing else",
+			s.Signer)
+	}
 	return s, nil
 }
 
