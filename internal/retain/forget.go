@@ -54,6 +54,11 @@ type Record struct {
 	upTo uint64 // the order covers the project up to this ledger sequence
 }
 
+// put adds a place. left tells what was not removed and why.
+func (r *Record) put(where, what string, count int, left string) {
+	r.Places = append(r.Places, Place{where, what, count, left})
+}
+
 // Whole reports whether everything was removed in every place.
 func (r *Record) Whole() bool {
 	return !slices.ContainsFunc(r.Places, func(p Place) bool { return p.Left != "" })
@@ -169,39 +174,45 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 	if err != nil {
 		return nil, err
 	}
-	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies", Count: live},
-		Place{Where: streams.IntakeStream, What: "events that wait", Count: in})
+	r.put(streams.LiveStream, "live copies", live, "")
+	r.put(streams.IntakeStream, "events that wait", in, "")
+	return r, c.survey(ctx, js, r,
+		"derived data (beliefs, signals, proposals, holds and the like), written anew without this data",
+		func(l *inquiry.Log) ([]string, error) {
+			n, held, err := l.Holding(ctx, project, 0)
+			if err != nil {
+				return nil, err
+			}
+			r.LegalHold = held
+			r.put("the log", "payloads, erased by destroying their keys", n, "")
+			return l.ShardsOf(ctx, shards, project)
+		})
+}
+
+// survey adds the places outside of the streams to a record. derived is Place.What for the state of a stage. log adds
+// the log, and returns its sealed shards that contain payloads.
+func (c *Config) survey(ctx context.Context, js jetstream.JetStream, r *Record, derived string,
+	log func(l *inquiry.Log) (shards []string, err error)) error {
 	writers, err := c.writers(ctx, js)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, s := range writers {
-		r.Places = append(r.Places,
-			Place{Where: stateOf + s,
-				What:  "derived data (beliefs, signals, proposals, holds and the like), written anew without this data",
-				Count: 1})
+		r.put(stateOf+s, derived, 1, "")
 	}
 	err = c.Log(ctx, func(l *inquiry.Log) error {
-		n, held, err := l.Holding(ctx, project, 0)
-		if err != nil {
-			return err
-		}
-		r.LegalHold = held
-		r.Places = append(r.Places, Place{Where: "the log", What: "payloads, erased by destroying their " +
-			"keys", Count: n})
-		files, err := l.ShardsOf(ctx, shards, project)
-		for _, f := range files {
-			r.Places = append(r.Places, Place{Where: f, What: "a sealed shard that holds payloads, made anew without them",
-				Count: 1})
+		shards, err := log(l)
+		for _, f := range shards {
+			r.put(f, "a sealed shard that holds payloads, made anew without them", 1, "")
 		}
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	files, err := c.folders(Subject{Project: project}, false)
+	files, err := c.folders(Subject{r.Project, r.DataSubject}, false)
 	r.Places = append(r.Places, files...)
-	return r, err
+	return err
 }
 
 // kept reports whether entries of this type stay when a project is erased. Statements, and the stages' answers to them,
@@ -291,36 +302,92 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 		return h.seq <= r.upTo || h.stage != streams.StageIngest && position.Sequence(h.src) <= r.upTo &&
 			(acks[h.stage] == 0 || h.seq < acks[h.stage])
 	}
-	if err := c.deleteWhere(ctx, js, r, writers, covered); err != nil {
+	if err := c.carryOut(ctx, js, r, &erasure{writers: writers, acks: acks, ledger: covered,
+		// Keep the copies of entries that came after the statement.
+		live:    func(seq uint64) bool { return seq <= r.Entry },
+		dropped: "derived data; its files were rewritten", waiting: "derived data",
+		payloads: "payloads, their keys destroyed", destroyed: "destroyed the keys", statements: []string{r.Statement},
+		log: func(l *inquiry.Log) (gone, left int, err error) {
+			if left, _, err = l.Holding(ctx, project, r.upTo+1); err == nil {
+				gone, err = l.Gone(ctx, project)
+			}
+			return gone, left, err
+		},
+		shards: func(l *inquiry.Log) ([]string, error) { return l.ShardsOf(ctx, shards, project) }, trust: trust,
+	}); err != nil {
 		return nil, err
 	}
-	if err := c.deleteLive(ctx, js, r); err != nil {
-		return nil, err
+	return r, c.sign(r, signer, records)
+}
+
+// An erasure is an order that all auditors and all stages that are not late have carried out.
+type erasure struct {
+	writers []string
+	acks    map[string]uint64     // the reports of the stages, see awaitDropped
+	ledger  func(h header) bool   // reports whether a ledger entry is deleted
+	live    func(seq uint64) bool // reports whether the live copy of a ledger message is deleted
+	dropped string                // Place.What for the state of a stage that has reported
+	waiting string                // Place.What for the state of a stage that has not reported
+	// payloads is Place.What for the log. destroyed says what auditors did with the payloads.
+	payloads, destroyed string
+	statements          []string
+	log                 func(l *inquiry.Log) (gone, left int, err error) // counts the payloads
+	shards              func(l *inquiry.Log) ([]string, error)           // the sealed shards that contain payloads
+	trust               []byte
+}
+
+// carryOut deletes from the streams what the stages and auditors have dropped, and has the server overwrite it in its
+// files. It verifies that the payloads in the log are unreadable, rewrites sealed shards without them, and erases
+// folders. It adds all places to the record.
+func (c *Config) carryOut(ctx context.Context, js jetstream.JetStream, r *Record, e *erasure) error {
+	if err := c.deleteWhere(ctx, js, r, e.writers, e.ledger); err != nil {
+		return err
+	}
+	if err := deleteLive(ctx, js, r, e.live); err != nil {
+		return err
 	}
 	if err := c.awaitIntake(ctx, js, r); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.eraseFiles(ctx, r); err != nil {
-		return nil, err
+		return err
 	}
-	for _, s := range writers {
-		if acks[s] > 0 {
-			r.Places = append(r.Places, Place{Where: stateOf + s, What: "derived data; its files were " +
-				"rewritten", Count: 1})
+	for _, s := range e.writers {
+		if e.acks[s] > 0 {
+			r.put(stateOf+s, e.dropped, 1, "")
 		} else {
-			r.Places = append(r.Places, Place{Where: stateOf + s, What: "derived data",
-				Left: "the stage has not reported that it removed the data"})
+			r.put(stateOf+s, e.waiting, 0, "the stage has not reported that it removed the data")
 		}
 	}
-	if err := c.checkLog(ctx, r, shards, trust); err != nil {
-		return nil, err
-	}
-	files, err := c.folders(Subject{Project: project}, true)
+	c.awaited = "the check of the log"
+	err := c.Log(ctx, func(l *inquiry.Log) error {
+		gone, left, err := e.log(l)
+		if err != nil {
+			return err
+		}
+		why := ""
+		if left > 0 {
+			why = fmt.Sprintf("%d payloads can still be read", left)
+		}
+		r.put("the log", e.payloads, gone, why)
+		auditors, err := c.auditorPlaces(ctx, "has signed the log including the statement, so the auditor has "+
+			e.destroyed, e.statements, r.Entry)
+		if err != nil {
+			return err
+		}
+		r.Places = append(r.Places, auditors...)
+		shards, err := e.shards(l)
+		if err != nil {
+			return err
+		}
+		return remake(ctx, l, r, shards, e.trust)
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
+	files, err := c.folders(Subject{r.Project, r.DataSubject}, true)
 	r.Places = append(r.Places, files...)
-	return r, c.sign(r, signer, records)
+	return err
 }
 
 // maxRanges is the limit of an order's list of ranges, in bytes. Above it, neighboring ranges are
@@ -465,38 +532,45 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 		}
 	}
 	for _, s := range writers {
-		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s + ", deleted", Count: n[s],
-			Left: left[s]})
+		r.put(streams.LedgerStream, "entries of "+s+", deleted", n[s], left[s])
 		delete(left, s)
 	}
 	for s, why := range left {
-		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s, Left: why})
+		r.put(streams.LedgerStream, "entries of "+s, 0, why)
 	}
 	return nil
 }
 
-// deleteLive deletes the project's messages from the live stream.
-func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Record) error {
+// deleteLive deletes the live copies of the project's ledger messages for which of returns true.
+func deleteLive(ctx context.Context, js jetstream.JetStream, r *Record, of func(seq uint64) bool) error {
 	st, err := js.Stream(ctx, streams.LiveStream)
 	if err != nil {
 		return err
 	}
 	n := 0
-	err = stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + r.Project + ".>"},
-		Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
-		// Keep the copies of entries that came after the statement.
-		at, _ := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
-		if position.Sequence(at) > r.Entry {
-			return nil
-		}
+	err = liveCopies(ctx, js, r.Project, of, func(seq uint64) error {
 		n++
 		if err := st.SecureDeleteMsg(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return fmt.Errorf("deleting live copy %d: %w", seq, err)
 		}
 		return nil
 	})
-	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, deleted", Count: n})
+	r.put(streams.LiveStream, "live copies, deleted", n, "")
 	return err
+}
+
+// liveCopies calls fn for the project's messages in the live stream that are copies of ledger messages for which of
+// returns true.
+func liveCopies(ctx context.Context, js jetstream.JetStream, project string, of func(seq uint64) bool,
+	fn func(seq uint64) error) error {
+	return stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + project + ".>"},
+		Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
+		at, _ := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
+		if !of(position.Sequence(at)) {
+			return nil
+		}
+		return fn(seq)
+	})
 }
 
 // awaitIntake waits until ingest has purged the intake messages that it decided on before the
@@ -522,61 +596,29 @@ func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Rec
 		}
 		s := st.CachedInfo().State
 		if s.Msgs == 0 || s.FirstSeq > src {
-			r.Places = append(r.Places, Place{Where: streams.IntakeStream, What: "events, purged by ingest"})
+			r.put(streams.IntakeStream, "events, purged by ingest", 0, "")
 			return nil
 		}
 		select {
 		case <-wait.Done():
-			r.Places = append(r.Places, Place{Where: streams.IntakeStream, What: "events",
-				Left: fmt.Sprintf("ingest has not purged the intake up to message %d: its first message is still %d", src,
-					s.FirstSeq)})
+			r.put(streams.IntakeStream, "events", 0, fmt.Sprintf("ingest has not purged the intake up to message %d: its "+
+				"first message is still %d", src, s.FirstSeq))
 			return ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// checkLog verifies that the project's payloads in the log are unreadable. It rewrites sealed shards
-// without them.
-func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust []byte) error {
-	return c.Log(ctx, func(l *inquiry.Log) error {
-		n, _, err := l.Holding(ctx, r.Project, r.upTo+1)
-		if err != nil {
-			return err
-		}
-		gone, err := l.Gone(ctx, r.Project)
-		if err != nil {
-			return err
-		}
-		place := Place{Where: "the log", What: "payloads, their keys destroyed", Count: gone}
-		if n > 0 {
-			place.Left = fmt.Sprintf("%d payloads can still be read", n)
-		}
-		r.Places = append(r.Places, place)
-		auditors, err := c.auditorPlaces(ctx, "has signed the log including the statement, so the auditor has "+
-			"destroyed the keys", []string{r.Statement}, r.Entry)
-		if err != nil {
-			return err
-		}
-		r.Places = append(r.Places, auditors...)
-		files, err := l.ShardsOf(ctx, shards, r.Project)
-		if err != nil {
-			return err
-		}
-		return remake(ctx, l, r, files, trust)
-	})
-}
-
 // remake rewrites sealed shards from the readable part of the log.
 func remake(ctx context.Context, l *inquiry.Log, r *Record, files []string, trust []byte) error {
 	for _, f := range files {
-		p := Place{Where: f, What: "a sealed shard, made anew without the payloads", Count: 1}
+		left := ""
 		if err := l.Remake(ctx, f, trust); errors.Is(err, chain.ErrRange) {
-			p.Left = err.Error()
+			left = err.Error()
 		} else if err != nil {
 			return err
 		}
-		r.Places = append(r.Places, p)
+		r.put(f, "a sealed shard, made anew without the payloads", 1, left)
 	}
 	return nil
 }

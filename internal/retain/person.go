@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/inquiry"
 	"lazaret/internal/stage"
-	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -122,41 +119,23 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 		return nil, err
 	}
 	live := 0
-	if err := liveCopies(ctx, js, r.Project, t.listed, func(uint64) error { live++; return nil }); err != nil {
+	listed := func(seq uint64) bool { return t.listed[seq] }
+	if err := liveCopies(ctx, js, r.Project, listed, func(uint64) error { live++; return nil }); err != nil {
 		return nil, err
 	}
-	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies", Count: live})
-	writers, err := c.writers(ctx, js)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range writers {
-		r.Places = append(r.Places,
-			Place{Where: stateOf + s, What: computedAgain, Count: 1})
-	}
+	r.put(streams.LiveStream, "live copies", live, "")
 	_, others := t.statement(nil)
-	err = c.Log(ctx, func(l *inquiry.Log) error {
+	return r, c.survey(ctx, js, r, computedAgain, func(l *inquiry.Log) ([]string, error) {
 		_, n, err := l.HoldingListed(ctx, r.Project, t.listed)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		r.Places = append(r.Places, Place{Where: "the log", What: "payloads, one by one", Count: n})
+		r.put("the log", "payloads, one by one", n, "")
 		if r.LegalHold, err = l.HeldFrom(ctx, r.Project, r.DataSubject, others); err != nil {
-			return err
+			return nil, err
 		}
-		files, err := l.ShardsListed(ctx, shards, r.Project, t.listed)
-		for _, f := range files {
-			r.Places = append(r.Places, Place{Where: f, What: "a sealed shard that holds payloads, made anew without them",
-				Count: 1})
-		}
-		return err
+		return l.ShardsListed(ctx, shards, r.Project, t.listed)
 	})
-	if err != nil {
-		return nil, err
-	}
-	files, err := c.folders(t.subject, false)
-	r.Places = append(r.Places, files...)
-	return r, err
 }
 
 // ForgetPerson erases one data subject of a project. Its statement lists the erased entries, unlike the
@@ -240,24 +219,20 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		}
 	}
 	r.Also = t.alsoForgotten()
-	if err := c.deleteListed(ctx, js, r, writers, done); err != nil {
+	if err := c.carryOut(ctx, js, r, &erasure{writers: writers, acks: acks,
+		ledger:  func(h header) bool { return done[h.seq] },
+		live:    func(seq uint64) bool { return done[seq] },
+		dropped: computedAgain, waiting: computedAgain,
+		payloads: "payloads, erased one by one", destroyed: "erased the listed entries",
+		statements: append(earlier, r.Statements...),
+		log: func(l *inquiry.Log) (gone, left int, err error) {
+			all, left, err := l.HoldingListed(ctx, s.Project, done)
+			return all - left, left, err
+		},
+		shards: func(l *inquiry.Log) ([]string, error) { return l.ShardsListed(ctx, shards, s.Project, done) }, trust: trust,
+	}); err != nil {
 		return nil, err
 	}
-	for _, w := range writers {
-		p := Place{Where: stateOf + w, What: computedAgain, Count: 1}
-		if acks[w] == 0 {
-			p.Count, p.Left = 0, "the stage has not reported that it removed the data"
-		}
-		r.Places = append(r.Places, p)
-	}
-	if err := c.checkListed(ctx, r, done, earlier, shards, trust); err != nil {
-		return nil, err
-	}
-	files, err := c.folders(s, true)
-	if err != nil {
-		return nil, err
-	}
-	r.Places = append(r.Places, files...)
 	return r, c.sign(r, signer, records)
 }
 
@@ -270,40 +245,6 @@ func (c *Config) awaitAll(ctx context.Context, js jetstream.JetStream, r *Record
 		return nil, err
 	}
 	return acks, c.awaitAuditors(ctx, js, last)
-}
-
-// deleteListed deletes the listed entries and their live copies from the streams, and has the server overwrite them in
-// its files.
-func (c *Config) deleteListed(ctx context.Context, js jetstream.JetStream, r *Record, writers []string,
-	listed map[uint64]bool) error {
-	if err := c.deleteWhere(ctx, js, r, writers, func(h header) bool { return listed[h.seq] }); err != nil {
-		return err
-	}
-	if err := deleteLive(ctx, js, r, listed); err != nil {
-		return err
-	}
-	if err := c.awaitIntake(ctx, js, r); err != nil {
-		return err
-	}
-	return c.eraseFiles(ctx, r)
-}
-
-// deleteLive deletes the live copies of the listed entries.
-func deleteLive(ctx context.Context, js jetstream.JetStream, r *Record, listed map[uint64]bool) error {
-	n := 0
-	err := liveCopies(ctx, js, r.Project, listed, func(seq uint64) error {
-		n++
-		live, err := js.Stream(ctx, streams.LiveStream)
-		if err == nil {
-			err = live.SecureDeleteMsg(ctx, seq)
-		}
-		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return fmt.Errorf("deleting live copy %d: %w", seq, err)
-		}
-		return nil
-	})
-	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, deleted", Count: n})
-	return err
 }
 
 // maxRounds is the maximum number of searches for entries that were added while an erasure runs. A few rounds suffice:
@@ -344,46 +285,4 @@ func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (liste
 		}
 	}
 	return listed, ids, entry, nil
-}
-
-// liveCopies calls fn for the messages of listed entries in the live stream.
-func liveCopies(ctx context.Context, js jetstream.JetStream, project string, listed map[uint64]bool,
-	fn func(seq uint64) error) error {
-	return stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + project + ".>"},
-		Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
-		at, err := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
-		if err != nil || !listed[position.Sequence(at)] {
-			return nil
-		}
-		return fn(seq)
-	})
-}
-
-// checkListed verifies that the listed entries in the log are unreadable. earlier are the statements of earlier
-// attempts.
-func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, earlier []string, shards string,
-	trust []byte) error {
-	c.awaited = "the check of the log"
-	return c.Log(ctx, func(l *inquiry.Log) error {
-		all, n, err := l.HoldingListed(ctx, r.Project, listed)
-		if err != nil {
-			return err
-		}
-		place := Place{Where: "the log", What: "payloads, erased one by one", Count: all - n}
-		if n > 0 {
-			place.Left = fmt.Sprintf("%d payloads can still be read", n)
-		}
-		r.Places = append(r.Places, place)
-		auditors, err := c.auditorPlaces(ctx, "has signed the log including the statement, so the auditor has "+
-			"erased the listed entries", append(earlier, r.Statements...), r.Entry)
-		if err != nil {
-			return err
-		}
-		r.Places = append(r.Places, auditors...)
-		files, err := l.ShardsListed(ctx, shards, r.Project, listed)
-		if err != nil {
-			return err
-		}
-		return remake(ctx, l, r, files, trust)
-	})
 }
