@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"fmt"
-	"math/bits"
 	"strings"
 	"time"
 
@@ -25,11 +24,8 @@ func (f *Fold) attested(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		f.log.Error("unreadable attestation of a belief", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	a := streams.Alert{ID: fmt.Sprintf("%s-%d", attestedRule, e.Seq), Rule: attestedRule, Group: streams.StageArbiter,
-		Severity: "info",
-		Subject:  streams.AlertSubject{Kind: "belief", ID: c.Belief}, Project: e.Project, Effect: "alert", Mode: "enforce",
-		Count: 1, Time: now,
-		Detail: map[string]any{"decision": c.Decision, "entry": fmt.Sprint(e.Seq)}}
+	a := newAlert(attestedRule, "info", e.Project, e.Seq, streams.AlertSubject{Kind: "belief", ID: c.Belief}, now)
+	a.Detail = map[string]any{"decision": c.Decision, "entry": fmt.Sprint(e.Seq)}
 	if c.Signer != "" {
 		a.Detail["signer"] = c.Signer
 	}
@@ -45,18 +41,12 @@ func (f *Fold) attested(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		a.Rule, a.Severity, a.Count = refusedAttestation+c.Check, "high", n
 		a.Detail["check"] = c.Check
 		a.Message = streams.Clip(fmt.Sprintf("an attestation of belief %s was refused, and the belief is unchanged: %s",
-			c.Belief,
-			c.Text), maxReasonText)
+			c.Belief, c.Text), maxReasonText)
 	} else {
 		a.Message = streams.Clip(fmt.Sprintf("%s by %s: %s", c.Decision, c.Signer, c.Text), maxReasonText)
 	}
-	var live []stage.Live
-	if bits.OnesCount64(a.Count) == 1 {
-		live = stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)
-	}
 	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter,
-		Alerts:  []streams.Alert{a},
-		Answers: c.ID, Intake: c.Intake}, live...)
+		Alerts: []streams.Alert{a}, Answers: c.ID, Intake: c.Intake}, alertLive(&a)...)
 }
 
 // readAttestation sets the result of an attestation in rep, from the arbiter's alert.

@@ -66,14 +66,10 @@ func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEnt
 		Report: calibration.Judge(w.Forecasts)}
 	var live []stage.Live
 	if c.Over && !c.Was {
-		c.Alert = &streams.Alert{
-			ID: fmt.Sprintf("%s-%d", ruleOver, e.Seq), Rule: ruleOver, RuleDigest: v.Policy, Group: streams.StageArbiter,
-			Severity: "medium",
-			Subject:  streams.AlertSubject{Kind: "agent", ID: v.Agent}, Project: e.Project, Agent: v.Agent, Session: o.Session,
-			Message: overText(c), Events: []string{o.ID}, Effect: "hold", Mode: "enforce", Count: 1, Time: now,
-			Detail: map[string]any{"code": string(streams.CodeOver), "class": v.Class},
-		}
-		live = stage.LiveCopy(c.Alert, e.Project, "alert", c.Alert.Severity, c.Alert.Rule)
+		a := newAlert(ruleOver, "medium", e.Project, e.Seq, streams.AlertSubject{Kind: "agent", ID: v.Agent}, now)
+		a.RuleDigest, a.Agent, a.Session, a.Events, a.Effect = v.Policy, v.Agent, o.Session, []string{o.ID}, "hold"
+		a.Message, a.Detail = overText(c), map[string]any{"code": string(streams.CodeOver), "class": v.Class}
+		c.Alert, live = &a, alertLive(&a)
 	}
 	return stage.NewOutput(streams.TypeCalibration, e.Project, c, live...)
 }

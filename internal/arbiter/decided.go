@@ -32,11 +32,11 @@ func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*sta
 		return nil, err
 	}
 	alert := func(rule, severity, kind, id, agent string, code streams.Code, message string) streams.Alert {
-		return streams.Alert{ID: fmt.Sprintf("%s-%d-%s", rule, e.Seq, id), Rule: rule, Group: streams.StageArbiter,
-			Severity: severity, Subject: streams.AlertSubject{Kind: kind, ID: id},
-			Project: e.Project, Agent: agent, Message: streams.Clip(string(code)+": "+message, maxReasonText),
-			Events: []string{id}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
-			Detail: map[string]any{"code": string(code), "entry": fmt.Sprint(e.Seq)}}
+		a := newAlert(rule, severity, e.Project, e.Seq, streams.AlertSubject{Kind: kind, ID: id}, now)
+		a.ID, a.Agent, a.Events = a.ID+"-"+id, agent, []string{id}
+		a.Message = streams.Clip(string(code)+": "+message, maxReasonText)
+		a.Detail = map[string]any{"code": string(code), "entry": fmt.Sprint(e.Seq)}
+		return a
 	}
 	var all []streams.Alert
 	if b.Uncited != "" {
@@ -62,7 +62,7 @@ func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*sta
 	}
 	var live []stage.Live
 	for i := range all {
-		live = append(live, stage.LiveCopy(&all[i], e.Project, "alert", all[i].Severity, all[i].Rule)...)
+		live = append(live, alertLive(&all[i])...)
 	}
 	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: all},
 		live...)

@@ -75,18 +75,13 @@ func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntr
 // incident returns the arbiter's alert about an executor's report. format has one %s, for the action's id.
 func (f *Fold) incident(e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, rule, format string,
 	now time.Time) (*stage.Output, error) {
-	a := streams.Alert{
-		ID: fmt.Sprintf("%s-%d", rule, e.Seq), Rule: rule, RuleDigest: v.Policy, Group: streams.StageArbiter,
-		Severity: "critical",
-		Subject:  streams.AlertSubject{Kind: "action", ID: o.Action}, Project: e.Project, Agent: o.Agent, Session: o.Session,
-		Message: streams.Clip(string(streams.CodeMismatch)+": an executor reported an outcome: "+fmt.Sprintf(format,
-			o.Action), maxReasonText),
-		Events: []string{o.Action, o.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
-		Detail: map[string]any{"code": string(streams.CodeMismatch), "reported": streams.Clip(o.Digest, 80),
-			"released": v.Digest, "verdict": v.Verdict.String(), "status": streams.Clip(o.Status, 40)},
-	}
-	live := append(stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule),
-		stage.LiveCopy(&a, e.Project, "incident")...)
+	a := newAlert(rule, "critical", e.Project, e.Seq, streams.AlertSubject{Kind: "action", ID: o.Action}, now)
+	a.RuleDigest, a.Agent, a.Session, a.Events = v.Policy, o.Agent, o.Session, []string{o.Action, o.ID}
+	a.Message = streams.Clip(string(streams.CodeMismatch)+": an executor reported an outcome: "+fmt.Sprintf(format,
+		o.Action), maxReasonText)
+	a.Detail = map[string]any{"code": string(streams.CodeMismatch), "reported": streams.Clip(o.Digest, 80),
+		"released": v.Digest, "verdict": v.Verdict.String(), "status": streams.Clip(o.Status, 40)}
+	live := append(alertLive(&a), stage.LiveCopy(&a, e.Project, "incident")...)
 	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter,
 		Digest: v.Policy, Alerts: []streams.Alert{a}}, live...)
 }

@@ -132,23 +132,21 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 		stopTail()
 		return nil, fmt.Errorf("starting the request services: %w", err)
 	}
-	for _, v := range []streams.Service{streams.SvcDecide, streams.SvcRemember, streams.SvcRecall, streams.SvcGate} {
-		err := svc.AddEndpoint(string(v), micro.HandlerFunc(func(r micro.Request) { go f.serve(r) }),
+	for _, v := range []streams.Service{streams.SvcDecide, streams.SvcRemember, streams.SvcRecall, streams.SvcGate,
+		streams.SvcObserve, streams.SvcResolve} {
+		answer := f.judged
+		switch v {
+		case streams.SvcObserve:
+			answer = f.observe
+		case streams.SvcResolve:
+			answer = f.resolved
+		}
+		err := svc.AddEndpoint(string(v), micro.HandlerFunc(func(r micro.Request) { go f.serve(r, answer) }),
 			micro.WithEndpointSubject(streams.ServiceFilter(v)))
 		if err != nil {
 			stopTail()
 			return nil, errors.Join(fmt.Errorf("serving %s: %w", v, err), svc.Stop())
 		}
-	}
-	err = svc.AddEndpoint(string(streams.SvcObserve), micro.HandlerFunc(func(r micro.Request) { go f.observe(r) }),
-		micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcObserve)))
-	if err != nil {
-		stopTail()
-		return nil, errors.Join(fmt.Errorf("serving %s: %w", streams.SvcObserve, err), svc.Stop())
-	}
-	if err := f.addResolve(svc); err != nil {
-		stopTail()
-		return nil, errors.Join(err, svc.Stop())
 	}
 	if err := cfg.Service.Flush(); err != nil {
 		stopTail()
@@ -161,8 +159,10 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 // Close stops serving. Waiting requests get no reply. Their proposals stay in the ledger.
 func (f *Front) Close() { f.stop() }
 
-func (f *Front) serve(r micro.Request) {
-	began := time.Now()
+// answering returns the body of the reply to a request, and the error that the body reports.
+type answering func(r micro.Request) (body []byte, failed *streams.ReplyError, err error)
+
+func (f *Front) serve(r micro.Request, answer answering) {
 	// The connection may publish only to inboxes, so another reply subject could do no harm. The check makes the
 	// attempt visible in the log.
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
@@ -170,12 +170,32 @@ func (f *Front) serve(r micro.Request) {
 			streams.CodeBadReply)
 		return
 	}
+	body, failed, err := answer(r)
+	if err == nil {
+		err = query.Reply(f.cfg.Service, r, body, failed)
+	}
+	if err != nil {
+		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
+	}
+}
+
+// judged answers a proposal.
+func (f *Front) judged(r micro.Request) ([]byte, *streams.ReplyError, error) {
+	began := time.Now()
 	rep := f.answer(r)
 	rep.Elapsed = time.Since(began).Microseconds()
 	rep, body := encode(rep, int(f.cfg.Service.MaxPayload()))
-	if err := query.Reply(f.cfg.Service, r, body, rep.Error); err != nil {
-		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
+	return body, rep.Error, nil
+}
+
+// notPublished returns the code and the error for a message, what, that could not be published to the intake.
+func notPublished(what string, err error) (streams.Code, error) {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return streams.CodeIntakeFull, fmt.Errorf("the intake refused the %s: %s", what,
+			streams.RefusedText(int(api.ErrorCode), api.Description))
 	}
+	return streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the %s: %w", what, err)
 }
 
 // replyHeaders is the number of bytes that are reserved for the headers of a reply.
@@ -253,12 +273,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	}
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
-		var api *jetstream.APIError
-		if errors.As(err, &api) {
-			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s",
-				streams.RefusedText(int(api.ErrorCode), api.Description)))
-		}
-		return fail(streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the proposal: %w", err))
+		return fail(notPublished("proposal", err))
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)

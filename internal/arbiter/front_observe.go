@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
-	"lazaret/internal/query"
 	"lazaret/internal/stage"
 	"lazaret/pkg/position"
 	"lazaret/streams"
@@ -138,20 +135,10 @@ func (a *admissions) wait(ctx context.Context, seq uint64) (*streams.ObserveRepl
 
 // observe answers a request to publish an observation. It replies when the observation's entry is in the ledger, so
 // that the sender learns whether it was rejected.
-func (f *Front) observe(r micro.Request) {
-	if !strings.HasPrefix(r.Reply(), "_INBOX") {
-		f.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",
-			streams.CodeBadReply)
-		return
-	}
+func (f *Front) observe(r micro.Request) ([]byte, *streams.ReplyError, error) {
 	rep := f.observed(r)
 	body, err := streams.Marshal(rep)
-	if err == nil {
-		err = query.Reply(f.cfg.Service, r, body, rep.Error)
-	}
-	if err != nil {
-		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
-	}
+	return body, rep.Error, err
 }
 
 func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
@@ -183,12 +170,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	// Malformed content is published too: the agent may have seen it, so the ledger must record it.
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
-		var api *jetstream.APIError
-		if errors.As(err, &api) {
-			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the observation: %s",
-				streams.RefusedText(int(api.ErrorCode), api.Description)))
-		}
-		return failed(streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the observation: %w", err))
+		return failed(notPublished("observation", err))
 	}
 	seq = ack.Sequence
 	if events > 0 {

@@ -6,40 +6,19 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/nats-io/nuid"
 
-	"lazaret/internal/query"
 	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
-// addResolve serves lz.svc.resolve.<project>.<hold>: it publishes a signed resolution to the intake, and replies with
-// the result from the ledger. The fold checks the resolution, not the front.
-func (f *Front) addResolve(svc micro.Service) error {
-	err := svc.AddEndpoint(string(streams.SvcResolve), micro.HandlerFunc(func(r micro.Request) { go f.serveResolve(r) }),
-		micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcResolve)))
-	if err != nil {
-		return fmt.Errorf("serving %s: %w", streams.SvcResolve, err)
-	}
-	return nil
-}
-
-func (f *Front) serveResolve(r micro.Request) {
-	if !strings.HasPrefix(r.Reply(), "_INBOX") {
-		f.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",
-			streams.CodeBadReply)
-		return
-	}
+// resolved answers a request on lz.svc.resolve.<project>.<hold>: it publishes a signed resolution to the intake, and
+// replies with the result from the ledger. The fold checks the resolution, not the front.
+func (f *Front) resolved(r micro.Request) ([]byte, *streams.ReplyError, error) {
 	rep := f.resolve(r)
 	body, err := streams.Marshal(rep)
-	if err == nil {
-		err = query.Reply(f.cfg.Service, r, body, rep.Error)
-	}
-	if err != nil {
-		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
-	}
+	return body, rep.Error, err
 }
 
 func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
@@ -86,12 +65,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	defer func() { f.admitted.answered(seq) }()
 	ack, err := f.js.Publish(ctx, streams.ControlSubject(streams.PartitionOf(project)), body)
 	if err != nil {
-		var api *jetstream.APIError
-		if errors.As(err, &api) {
-			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the %s: %s", what,
-				streams.RefusedText(int(api.ErrorCode), api.Description)))
-		}
-		return failed(streams.CodeUnavailable, fmt.Errorf("it is unknown whether the intake stored the %s: %w", what, err))
+		return failed(notPublished(what, err))
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"lazaret/internal/stage"
@@ -181,10 +182,5 @@ func proposalKey(seq uint64) []byte { return append([]byte{keyProposal}, seqKey(
 func waitingKey(p *proposal) []byte { return stage.Key(keyWaiting, p.Project, p.Agent, p.ID) }
 
 func cut(b []byte) (before, after string, ok bool) {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i]), string(b[i+1:]), true
-		}
-	}
-	return string(b), "", false
+	return strings.Cut(string(b), "\x00")
 }

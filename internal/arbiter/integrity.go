@@ -78,13 +78,12 @@ func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
 		return
 	}
 	id := differ[0].ID
-	v.Alert = &streams.Alert{ID: fmt.Sprintf("%s-%d", ruleIntegrity, p.Seq), Rule: ruleIntegrity, RuleDigest: v.Policy,
-		Group: streams.StageArbiter, Severity: "critical",
-		Subject: streams.AlertSubject{Kind: "belief", ID: id}, Project: p.Project, Agent: p.Agent, Session: p.Session,
-		Message: fmt.Sprintf("%s: %d beliefs that recall %s found differ from their ledger entries and are withheld, the "+
-			"first of them is %s", streams.CodeIntegrity, len(differ), p.ID, id),
-		Events: []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
-		Detail: map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(differ)}}
+	a := newAlert(ruleIntegrity, "critical", p.Project, p.Seq, streams.AlertSubject{Kind: "belief", ID: id}, now)
+	a.RuleDigest, a.Agent, a.Session, a.Events = v.Policy, p.Agent, p.Session, []string{p.ID}
+	a.Message = fmt.Sprintf("%s: %d beliefs that recall %s found differ from their ledger entries and are withheld, the "+
+		"first of them is %s", streams.CodeIntegrity, len(differ), p.ID, id)
+	a.Detail = map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(differ)}
+	v.Alert = &a
 }
 
 // dropWithheld removes the withheld beliefs from a recall's reply.

@@ -28,9 +28,9 @@ func approvedPrompt(h *hold, s *approval.Signed) (*streams.ApprovedPrompt, error
 }
 
 func promptAlert(seq uint64, project string, s *streams.SessionEntry, now time.Time) streams.Alert {
-	return streams.Alert{ID: fmt.Sprintf("%s-%d", rulePrompt, seq), Rule: rulePrompt, Group: streams.StageArbiter,
-		Severity: "high", Subject: streams.AlertSubject{Kind: "session", ID: s.Session}, Project: project, Agent: s.Agent,
-		Session: s.Session, Message: "the session runs a prompt that nobody approved: " + s.PromptDiffers,
-		Events: []string{s.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
-		Detail: map[string]any{"prompt": s.Prompt, "digest": s.PromptDigest, "entry": fmt.Sprint(seq)}}
+	a := newAlert(rulePrompt, "high", project, seq, streams.AlertSubject{Kind: "session", ID: s.Session}, now)
+	a.Agent, a.Session, a.Events = s.Agent, s.Session, []string{s.ID}
+	a.Message = "the session runs a prompt that nobody approved: " + s.PromptDiffers
+	a.Detail = map[string]any{"prompt": s.Prompt, "digest": s.PromptDigest, "entry": fmt.Sprint(seq)}
+	return a
 }

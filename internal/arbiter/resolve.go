@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -364,38 +363,29 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 	if err != nil {
 		return nil, err
 	}
-	rule := approvalRule + string(r.Check)
 	effect := "which changes nothing"
 	if in.revised {
 		effect = "but the hold has further reasons now, and the revision " + h.Revision
 	}
-	a := streams.Alert{
-		ID: fmt.Sprintf("%s-%d", rule, in.seq), Rule: rule, RuleDigest: in.trust, Group: streams.StageArbiter,
-		Severity: "high",
-		Subject:  streams.AlertSubject{Kind: "approval", ID: in.named}, Project: in.project, Agent: h.Agent,
-		Session: h.Entry.Session,
-		Message: streams.Clip(fmt.Sprintf("a decision on hold %s was refused, %s: %s", in.named, effect,
-			r.Text), maxReasonText),
-		Detail: map[string]any{"check": string(r.Check), "entry": fmt.Sprint(in.seq)},
-		Effect: "alert", Mode: "enforce", Count: n, Time: now,
-	}
+	a := newAlert(approvalRule+string(r.Check), "high", in.project, in.seq,
+		streams.AlertSubject{Kind: "approval", ID: in.named}, now)
+	a.RuleDigest, a.Agent, a.Session, a.Count = in.trust, h.Agent, h.Entry.Session, n
+	a.Message = streams.Clip(fmt.Sprintf("a decision on hold %s was refused, %s: %s", in.named, effect, r.Text),
+		maxReasonText)
+	a.Detail = map[string]any{"check": string(r.Check), "entry": fmt.Sprint(in.seq)}
 	if h.Entry.ID != "" {
 		a.Events = []string{h.Entry.ID}
 	}
 	if in.signer != "" {
 		a.Detail["signer"] = in.signer // the signature is verified with a pinned key
 	}
-	var live []stage.Live
-	if bits.OnesCount64(n) == 1 {
-		live = stage.LiveCopy(&a, in.project, "alert", a.Severity, a.Rule)
-	}
+	live := alertLive(&a)
 	if in.revised {
 		v := h.Entry
 		live = append(live, holdLive(h.Project, &v, streams.HoldOpen)...)
 	}
 	return stage.NewOutput(streams.TypeAlerts, in.project, &streams.AlertsEntry{Group: streams.StageArbiter,
-		Digest: in.trust, Alerts: []streams.Alert{a},
-		Answers: in.id, Intake: in.intake}, live...)
+		Digest: in.trust, Alerts: []streams.Alert{a}, Answers: in.id, Intake: in.intake}, live...)
 }
 
 // count adds 1 to the counter under a key, and returns the new value.

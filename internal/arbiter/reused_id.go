@@ -59,18 +59,17 @@ func (f *Fold) remarks(e *streams.Entry, out *stage.Output, now time.Time) (*sta
 	}
 	body.Alerts = append(body.Alerts, more...)
 	for i := range more {
-		live = append(live, stage.LiveCopy(&more[i], e.Project, "alert", more[i].Severity, more[i].Rule)...)
+		live = append(live, alertLive(&more[i])...)
 	}
 	return stage.NewOutput(streams.TypeAlerts, e.Project, body, live...)
 }
 
 func reuseAlert(seq uint64, project, kind string, h *streams.EntryHead, now time.Time) streams.Alert {
-	return streams.Alert{ID: fmt.Sprintf("%s-%d", ruleReuse, seq), Rule: ruleReuse, Group: streams.StageArbiter,
-		Severity: "high",
-		Subject:  streams.AlertSubject{Kind: kind, ID: h.ID}, Project: project, Agent: h.Agent, Session: h.Session,
-		Message: fmt.Sprintf("%s %s of agent %s was sent under the id %s, which another event had before: it is recorded "+
-			"and judged under an id of its own; a host that numbers its events must not begin again with the first number",
-			kind, h.ID, h.Agent, h.Reuses),
-		Events: []string{h.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
-		Detail: map[string]any{"sent_as": h.Reuses, "entry": fmt.Sprint(seq)}}
+	a := newAlert(ruleReuse, "high", project, seq, streams.AlertSubject{Kind: kind, ID: h.ID}, now)
+	a.Agent, a.Session, a.Events = h.Agent, h.Session, []string{h.ID}
+	a.Message = fmt.Sprintf("%s %s of agent %s was sent under the id %s, which another event had before: it is recorded "+
+		"and judged under an id of its own; a host that numbers its events must not begin again with the first number",
+		kind, h.ID, h.Agent, h.Reuses)
+	a.Detail = map[string]any{"sent_as": h.Reuses, "entry": fmt.Sprint(seq)}
+	return a
 }

@@ -3,7 +3,6 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"strings"
 	"time"
 
@@ -32,9 +31,8 @@ type acceptedOrder struct {
 
 // ordered reports with an alert what ingest decided about a signed order. An entry that no order caused makes no alert.
 func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
-	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project,
-		Effect: "alert", Mode: "enforce", Count: 1, Time: now,
-		Detail: map[string]any{"entry": fmt.Sprint(e.Seq)}}
+	a := newAlert(orderRule, "info", e.Project, e.Seq, streams.AlertSubject{Kind: string(e.Type)}, now)
+	a.Detail = map[string]any{"entry": fmt.Sprint(e.Seq)}
 	var id string
 	var intake uint64
 	if e.Type == streams.TypeOrder {
@@ -50,7 +48,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		}
 		id, intake = o.ID, o.Intake
 		a.Rule, a.Severity, a.Count = refusedOrder+o.Check, "high", n
-		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Subject}
+		a.Subject.ID = o.Subject
 		a.Detail["check"] = o.Check
 		if o.Signer != "" {
 			a.Detail["signer"], a.Detail["do"] = o.Signer, o.Do
@@ -67,20 +65,14 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 			return nil, nil
 		}
 		id, intake = o.ID, o.Intake
-		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Incident.ID + o.Point}
+		a.Subject.ID = o.Incident.ID + o.Point
 		do := cmp.Or(o.Event, string(e.Type))
 		a.Detail["do"], a.Detail["signer"] = do, o.Signed.Signer
 		a.Message = streams.Clip(fmt.Sprintf("%s %s: %s by %s: %s", e.Type, a.Subject.ID, do, o.Signed.Signer, o.Text),
 			maxReasonText)
 	}
-	a.ID = fmt.Sprintf("%s-%d", orderRule, e.Seq)
-	var live []stage.Live
-	if bits.OnesCount64(a.Count) == 1 {
-		live = stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)
-	}
 	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter,
-		Alerts:  []streams.Alert{a},
-		Answers: id, Intake: intake}, live...)
+		Alerts: []streams.Alert{a}, Answers: id, Intake: intake}, alertLive(&a)...)
 }
 
 // readOrder sets the result of an order in rep, from the arbiter's alert.

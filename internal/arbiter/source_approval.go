@@ -49,6 +49,12 @@ type grant struct {
 	Used  int    `json:"used"`
 }
 
+// use returns the last use of the approval.
+func (a *grant) use() *streams.SourceUse {
+	return &streams.SourceUse{Hold: a.Hold, Digest: a.Digest, By: a.By, Key: a.Key, Entry: a.Entry, Number: a.Used,
+		Actions: a.Actions}
+}
+
 func grantKey(project, agent, session, digest, hold string) []byte {
 	return stage.Key(keyGrant, project, agent, session, digest, hold)
 }
@@ -180,8 +186,7 @@ func (f *Fold) cover(st *stage.State, p *proposal, pol *policy.Policy, v *stream
 			return err
 		}
 		v.Verdict = streams.Allow
-		v.Covered = &streams.SourceUse{Hold: a.Hold, Digest: a.Digest, By: a.By, Key: a.Key, Entry: a.Entry, Number: a.Used,
-			Actions: a.Actions}
+		v.Covered = a.use()
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeSource, Verdict: streams.Allow, Entry: a.Entry,
 			Text: streams.Clip(fmt.Sprintf("%s approved its source %s with hold %s until %s: action %d of at most %d", a.By,
 				a.Source, a.Hold, a.Expires.Format(time.RFC3339), a.Used, a.Actions), maxReasonText)})
@@ -311,16 +316,13 @@ func (f *Fold) withdrawSource(st *stage.State, in *resolution, h *hold, s *appro
 	if err := st.Delete(grantKey(h.Project, h.Agent, s.Source.Session, s.Source.Digest, h.ID)); err != nil {
 		return nil, err
 	}
-	a := streams.Alert{ID: fmt.Sprintf("%s-%d", WithdrawnRule, in.seq), Rule: WithdrawnRule, RuleDigest: in.trust,
-		Group: streams.StageArbiter, Severity: "info", Subject: streams.AlertSubject{Kind: "approval", ID: h.ID},
-		Project: h.Project, Agent: h.Agent, Session: h.Entry.Session, Events: []string{h.Entry.ID},
-		Message: streams.Clip(fmt.Sprintf("%s withdrew the approval of the source of hold %s; its later actions are held "+
-			"again", s.Signer, h.ID), maxReasonText),
-		Detail: map[string]any{"entry": fmt.Sprint(in.seq), "signer": s.Signer, "digest": s.Source.Digest},
-		Effect: "alert", Mode: "enforce", Count: 1, Time: now}
+	a := newAlert(WithdrawnRule, "info", h.Project, in.seq, streams.AlertSubject{Kind: "approval", ID: h.ID}, now)
+	a.RuleDigest, a.Agent, a.Session, a.Events = in.trust, h.Agent, h.Entry.Session, []string{h.Entry.ID}
+	a.Message = streams.Clip(fmt.Sprintf("%s withdrew the approval of the source of hold %s; its later actions are held "+
+		"again", s.Signer, h.ID), maxReasonText)
+	a.Detail = map[string]any{"entry": fmt.Sprint(in.seq), "signer": s.Signer, "digest": s.Source.Digest}
 	return stage.NewOutput(streams.TypeAlerts, h.Project, &streams.AlertsEntry{Group: streams.StageArbiter,
-		Digest: in.trust, Alerts: []streams.Alert{a}, Answers: in.id, Intake: in.intake},
-		stage.LiveCopy(&a, h.Project, "alert", a.Severity, a.Rule)...)
+		Digest: in.trust, Alerts: []streams.Alert{a}, Answers: in.id, Intake: in.intake}, alertLive(&a)...)
 }
 
 // ShownSource is a source whose steps a held action carries out, with its text.
@@ -362,8 +364,7 @@ func listSources(st *stage.State, x *Hold, h *hold) error {
 			return err
 		}
 		if a != nil {
-			s.Approved = &streams.SourceUse{Hold: a.Hold, Digest: a.Digest, By: a.By, Key: a.Key, Entry: a.Entry,
-				Number: a.Used, Actions: a.Actions}
+			s.Approved = a.use()
 		}
 		x.Sources = append(x.Sources, s)
 	}

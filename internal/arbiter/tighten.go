@@ -72,7 +72,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	switch {
 	case allowed && v.Verdict > streams.Allow && (p.Used || p.Type == streams.TypeRecall):
 		v.Alert = lateAlert(p, v, now)
-		live = append(live, stage.LiveCopy(v.Alert, p.Project, "alert", v.Alert.Severity, v.Alert.Rule)...)
+		live = append(live, alertLive(v.Alert)...)
 	case open && v.Verdict == streams.Deny:
 		if err := f.closeHold(st, p.Project, v.Hold.ID, streams.HoldDenied, now); err != nil {
 			return nil, err
@@ -131,12 +131,12 @@ func lateAlert(p *proposal, v *streams.VerdictEntry, now time.Time) *streams.Ale
 	if p.Type == streams.TypeRecall {
 		done = "had entered the context"
 	}
-	return &streams.Alert{ID: "a" + hex.EncodeToString(sum[:8]), Rule: lateRule, RuleDigest: v.Policy,
-		Group: streams.StageArbiter, Severity: "critical",
-		Subject: streams.AlertSubject{Kind: string(p.Type), ID: p.ID}, Project: p.Project, Agent: p.Agent, Session: p.Session,
-		Message: fmt.Sprintf("%s %s %s before a finding came that asks for %s: %s", p.Type, p.ID, done, v.Verdict,
-			v.Reasons[0].Text),
-		Events: []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now}
+	a := newAlert(lateRule, "critical", p.Project, p.Seq, streams.AlertSubject{Kind: string(p.Type), ID: p.ID}, now)
+	a.ID, a.RuleDigest, a.Agent, a.Session = "a"+hex.EncodeToString(sum[:8]), v.Policy, p.Agent, p.Session
+	a.Message = fmt.Sprintf("%s %s %s before a finding came that asks for %s: %s", p.Type, p.ID, done, v.Verdict,
+		v.Reasons[0].Text)
+	a.Events = []string{p.ID}
+	return &a
 }
 
 // used records that an action was carried out, when its outcome is reported.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -40,8 +41,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	if pol != nil {
 		// The policy in force here is the one with which ingest classified the action, because both decide at the same
 		// place in the ledger. Only the agent's declaration can have raised the level.
-		call := policy.Call{Tool: a.Tool, Args: a.Args, Project: p.Project, Agent: a.Agent, Of: a.Catalogue,
-			Accepted: a.Accepted}
+		call := p.call()
 		class = classify(pol, call, a.Annotations, a.Level)
 		p.Level = class.Level.String()
 		p.Delegated = delegated(pol, call, class, a)
@@ -227,7 +227,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	}
 	live := verdictLive(p.Project, v)
 	if v.Alert != nil {
-		live = append(live, stage.LiveCopy(v.Alert, p.Project, "alert", v.Alert.Severity, v.Alert.Rule)...)
+		live = append(live, alertLive(v.Alert)...)
 	}
 	if v.Hold != nil {
 		live = append(live, holdLive(p.Project, v, "open")...)
@@ -394,6 +394,22 @@ func revision(reasons []streams.Reason) string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
+}
+
+// newAlert returns an alert of the arbiter itself on a subject. seq is the ledger sequence of the entry from which the
+// arbiter made it.
+func newAlert(rule, severity, project string, seq uint64, on streams.AlertSubject, now time.Time) streams.Alert {
+	return streams.Alert{ID: fmt.Sprintf("%s-%d", rule, seq), Rule: rule, Group: streams.StageArbiter, Severity: severity,
+		Subject: on, Project: project, Effect: "alert", Mode: "enforce", Count: 1, Time: now}
+}
+
+// alertLive returns the live copy of an alert. Of an alert that is repeated, only the repeats whose count is a power of
+// two have one.
+func alertLive(a *streams.Alert) []stage.Live {
+	if bits.OnesCount64(a.Count) != 1 {
+		return nil
+	}
+	return stage.LiveCopy(a, a.Project, "alert", a.Severity, a.Rule)
 }
 
 func verdictLive(project string, v *streams.VerdictEntry) []stage.Live {
