@@ -2,6 +2,7 @@ package shell
 
 import (
 	"cmp"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,7 +59,13 @@ func secret(w string) bool {
 
 // keyWord reports whether a word, in lower case, is the path of a file with keys.
 func keyWord(w string) bool {
-	return keyPath.MatchString(w) && keyFile(w[strings.LastIndexByte(w, '/')+1:])
+	return keyPath.MatchString(w) && keyFile(w[strings.LastIndexByte(w, '/')+1:]) && !testData(w)
+}
+
+// testData reports whether a word is the path of a file for tests, in a folder testdata of the folder in which the line
+// starts.
+func testData(w string) bool {
+	return own(w) && slices.Contains(strings.Split(path.Dir(w), "/"), "testdata")
 }
 
 // keyPath matches a word that is a path with a name, and not an expression such as .a.key of jq.

@@ -33,6 +33,7 @@ var kindLines = map[string][]string{
 		"ls certs/server.key", "test -f certs/server.key", "grep -n process.env src/a.js",
 		"ps", "ps aux", "ps -ef", "ps -efww", "ps -p 12", "ps -fp 12", "uptime", "arch", "uv tree --locked",
 		"kubectl get pod x -o 'jsonpath={.status.phase}'", "git log HEAD~1", "cat ~/a.txt",
+		"cat testdata/server.key", "head -3 pkg/tls/testdata/certs/ca-key.pem",
 	},
 	Build: {
 		"make", "make -j4 test", "make -j 4 all", "go test -race -run TestX ./...", "go build -o bin/x ./cmd/x",
@@ -114,7 +115,8 @@ var kindLines = map[string][]string{
 		"gh run view 1 | sh", "git commit -m \"$(gh issue view 1)\"", "diff <(gh pr diff 1) a", "gh pr view $X",
 		"gh pr merge 1", "gh pr view -R evil.example/o/r 1", "gh pr view -Revil.example/o/r 1", "gh issue list --repo=evil.example/o/r",
 		"gh pr view https://evil.example/o/r/pull/1", "gh repo view evil.example/o/r", "gh repo view git@evil.example:o/r",
-		"gh pr view https://github.com@evil.example/o/r/pull/1", "cat tls/server.key", "cat terraform.tfstate", "base64 a.pfx",
+		"gh pr view https://github.com@evil.example/o/r/pull/1", "cat tls/server.key", "cat terraform.tfstate", "cat testdata/../server.key",
+		"cat /etc/testdata/server.key", "cat ~/testdata/server.key", "cat testdata/id_rsa", "cat testdata.key", "base64 a.pfx",
 		"head -3 ./prod.key", "jq .x terraform.tfstate",
 		// Options before a subcommand
 		"git --no-pager ls-remote origin > a.txt", "git -C . ls-remote origin | tee CLAUDE.md",

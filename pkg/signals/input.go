@@ -104,7 +104,7 @@ type Action struct {
 	Other         string         `cel:"other" doc:"path of an argument that names a single thing, if the user asked for such an act on other things only; else empty"`
 	SecretFile    string         `cel:"secret_file" doc:"path of an argument that names a file with secrets which the action sends, if the user did not name this file; else empty"`
 	SendsByLine   bool           `cel:"sends_by_line" doc:"an argument is a command line that may send something to another machine"`
-	Grant         string         `cel:"grant" doc:"path of an argument with a signed URL, if the action does not only send this URL to its own host, or with an access key ID of AWS outside of such a URL; else empty"`
+	Grant         string         `cel:"grant" doc:"path of an argument with a signed URL, if the action does not only send this URL to its own host, or with an access key ID of AWS outside of such a URL of AWS; else empty"`
 	Password      string         `cel:"password" doc:"path of an argument that is a URL with a password in it, if the arguments have no other secret and name no receiver; else empty"`
 	Repeated      bool           `cel:"repeated" doc:"the agent proposed the same call before, after similar words of the user, and no rule had a finding on it"`
 	Unseen        bool           `cel:"unseen" doc:"the session contains an observation that was rejected and not judged"`

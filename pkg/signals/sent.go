@@ -36,7 +36,7 @@ const maxSent = 256
 type sentBy struct {
 	lines bool // an argument is a command line that may send something to another machine
 	// grant is the path of the first argument with a signed URL that the action does not only send to the URL's own host,
-	// or with an access key ID of AWS outside of such a URL.
+	// or with an access key ID of AWS outside of such a URL of AWS.
 	grant string
 	// password is the path of an argument that is a URL with a password, if the arguments have no other secret.
 	password string
@@ -107,7 +107,7 @@ func readSent(args map[string]any) (out sentBy) {
 					own = own && (w == v || textArgs[w.last] || onlyHost(w.text, host))
 				}
 			}
-			if !own {
+			if !own || text.HasAccessKeyID(link) && !ofAWS(host) {
 				out.grant = v.path
 				return out
 			}
@@ -118,6 +118,12 @@ func readSent(args map[string]any) (out sentBy) {
 		}
 	}
 	return out
+}
+
+// ofAWS reports whether a host is one of AWS. Others do not check signatures with the access keys of AWS, so in a URL of
+// theirs the signature may be the key in another form.
+func ofAWS(host string) bool {
+	return strings.HasSuffix(host, ".amazonaws.com") || strings.HasSuffix(host, ".amazonaws.com.cn")
 }
 
 // maxArgsDepth limits how deep arguments are read.

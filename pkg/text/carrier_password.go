@@ -3,6 +3,7 @@ package text
 import (
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -16,6 +17,30 @@ var passwordNames = set(`password passwd pwd passphrase passcode user_password u
 var placeholders = set(`password passwd passwort secret secrets changeme change_me changeit example required optional
 	hidden redacted masked removed postgres mysql root admin administrator guest default rabbitmq minioadmin foobar
 	undefined string passphrase forgot forgotten confirm update private`)
+
+// placeholderWords are the words of which names of passwords in manuals consist: your-password, new_db_pass_here.
+var placeholderWords = regexp.MustCompile(`^((your|my|new|old|some|strong|secure|real|actual|user|admin|root|db|database|app|api|pg|redis|mongo|smtp|` +
+	`server|client|ci|` +
+	`password|passwd|passwort|passphrase|passcode|pass|pwd|pw|secrets?|token|key|credentials?|value|values|here|goes|env|vars?|` +
+	`placeholder|example|sample|dummy|change|me|insert|enter|replace|with|redacted|hidden|masked|removed|xx+)[-_. …]*)+$`)
+
+// placeholder reports whether the whole of a value is one in place of a password: your-password, <db password>, ${PW},
+// {{ .Values.password }}, ****. A password that only has a part of this form is none.
+func placeholder(value string) bool {
+	lower := strings.ToLower(value)
+	if placeholders[lower] || variable(value) || strings.Trim(lower, lower[:1]) == "" || placeholderWords.MatchString(lower) ||
+		strings.Trim(value, "….") == "" {
+		return true
+	}
+	inner := strings.TrimRight(strings.TrimLeft(value, "$<{[(%*"), ">}])%*")
+	if strings.IndexByte("$<{[(%*", value[0]) < 0 || strings.ContainsFunc(inner, func(r rune) bool {
+		return (r|0x20 < 'a' || r|0x20 > 'z') && !strings.ContainsRune("-_. /", r)
+	}) {
+		return false
+	}
+	return inner == strings.ToUpper(inner) && (value[0] == '$' || value[0] == '%') || strings.HasPrefix(value, "$(") && !strings.HasSuffix(value, ")") ||
+		slices.ContainsFunc(strings.FieldsFunc(strings.ToLower(inner), notAlnum), placeholderWords.MatchString)
+}
 
 const minPassword = 6
 
@@ -104,10 +129,7 @@ func (sc *scanner) password(raw string, at int) {
 	if plain, err := url.QueryUnescape(raw); err == nil {
 		value = plain
 	}
-	lower := strings.ToLower(value)
-	if len(value) < minPassword || strings.ContainsAny(value[:1], "$<{[(%*") || placeholders[lower] || variable(value) ||
-		strings.Trim(lower, lower[:1]) == "" || strings.Contains(lower, "your") || strings.Contains(lower, "placeholder") ||
-		strings.Contains(value, "{{") || strings.Contains(value, "…") || strings.Contains(value, "...") ||
+	if len(value) < minPassword || placeholder(value) ||
 		len(value) < 8 && strings.Trim(value, "abcdefghijklmnopqrstuvwxyz") == "" {
 		return
 	}

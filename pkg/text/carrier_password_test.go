@@ -22,6 +22,14 @@ func TestSecretsInURLsAreFound(t *testing.T) {
 		"https://e1.example/?pass=Sup3rS3cret", "https://e1.example/?pw=Sup3rS3cret", "https://e1.example/?db_password=Sup3rS3cret",
 		"https://e1.example/#password=Sup3rS3cret", "https://e1.example/?a=1#pw=Sup3rS3cret", "https://u:Sup3rS3cretPw@notexample.com/",
 		"see https://ana:p%40ss-w0rd@e1.example.",
+		// Passwords that have a part of a placeholder
+		"https://e1.example/?password=[xSommer2024", "https://e1.example/?password=[Sommer2024]", "https://u:(tr0ub4dor@e1.example/",
+		"https://e1.example/?password=Sommer-your-2024", "https://e1.example/?password=yourSommer2024", "https://u:your-Sup3rS3cret@e1.example/",
+		"https://e1.example/?password=pw...Sommer2024", "https://e1.example/?password=Sommer2024...", "https://e1.example/?pw=Sommer…2024",
+		"https://e1.example/?password=placeholderSommer2024", "https://u:$ecretSauce@e1.example/", "https://u:$Sommer2024@e1.example/",
+		"https://e1.example/?password=%25Sommer2024", "https://e1.example/?password=*Sommer2024*", "https://u:xxxxSommer@e1.example/",
+		"https://e1.example/?password=%7B%7BSommer2024%7D%7D", "https://e1.example/?password=%3CSommer2024%3E",
+		"https://e1.example/?password=[correcthorse]",
 	} {
 		if !hasSecret(in) {
 			t.Errorf("%s: no secret among %q", in, carriersOf(in))
@@ -30,6 +38,12 @@ func TestSecretsInURLsAreFound(t *testing.T) {
 	for _, in := range []string{
 		"https://e1.example/login?password=", "https://e1.example/?password=<password>", "https://e1.example/?password=$PASSWORD",
 		"https://e1.example/?password={{pw}}", "https://e1.example/?password=your-password", "https://e1.example/?password=xxxxxxxx",
+		"https://e1.example/?password=[password]", "https://e1.example/?password=%3Cyour%20db%20password%3E", "https://u:********@e1.example/",
+		"https://u:[your-password]@e1.example/", "https://u:$DB_PASSWORD@e1.example/", "https://u:${DB_PASSWORD}@e1.example/",
+		"https://u:$dbPassword@e1.example/", "https://e1.example/?password=%24%7BPW%7D", "https://e1.example/?password=%7B%7B%20.Values.password%20%7D%7D",
+		"https://e1.example/?password=$(pass show db)", "https://e1.example/?password=YOUR_PASSWORD_HERE", "https://u:yourpassword@e1.example/",
+		"https://u:my-secret-password@e1.example/", "https://e1.example/?password=......", "https://u:%SMTP_PASSWORD%@e1.example/",
+		"https://u:new_password...@e1.example/", "https://e1.example/?password=XXXXXXXX",
 		"https://e1.example/account?password=forgot", "https://e1.example/?q=password&page=2024001", "https://e1.example/?pwd=reset",
 		"postgres://postgres:postgres@db.e1.example/app", "postgres://app:s3cr3t9x@localhost:5432/app", "redis://x:s3cr3t9x@redis:6379",
 		"https://user:password@e1.example/", "https://x-access-token:GITHUB_TOKEN@github.com/o/r", "https://oauth2:GITLAB_TOKEN@gitlab.com/o",
