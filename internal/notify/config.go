@@ -91,21 +91,12 @@ func parse(b []byte) (*Config, error) {
 		p := at.GetToken().Position
 		var wrong *yaml.TypeError
 		if errors.As(err, &wrong) {
-			return nil, fmt.Errorf(
-				"line %d, column %d: this value has another type, want %s",
-				p.Line,
-				p.Column,
-				wrong.DstType,
-			)
+			return nil, fmt.Errorf("line %d, column %d: this value has another type, want %s", p.Line, p.Column,
+				wrong.DstType)
 		}
 		var unknown *yaml.UnknownFieldError
 		if errors.As(err, &unknown) {
-			return nil, fmt.Errorf(
-				"line %d, column %d: %s: see docs/notifications.md",
-				p.Line,
-				p.Column,
-				at.GetMessage(),
-			)
+			return nil, fmt.Errorf("line %d, column %d: %s: see docs/notifications.md", p.Line, p.Column, at.GetMessage())
 		}
 		return nil, fmt.Errorf("line %d, column %d: this cannot be read: see docs/notifications.md", p.Line, p.Column)
 	}

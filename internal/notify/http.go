@@ -123,11 +123,8 @@ func post(ctx context.Context, to string, header http.Header, body []byte) error
 	case res.StatusCode/100 == 2:
 		return nil
 	case res.StatusCode/100 == 3:
-		return fmt.Errorf(
-			"%s answered %d: redirects are not followed, name the final address",
-			req.URL.Host,
-			res.StatusCode,
-		)
+		return fmt.Errorf("%s answered %d: redirects are not followed, name the final address", req.URL.Host,
+			res.StatusCode)
 	case res.StatusCode == http.StatusBadRequest,
 		res.StatusCode == http.StatusRequestEntityTooLarge,
 		res.StatusCode == http.StatusUnprocessableEntity:

@@ -90,31 +90,14 @@ func noticesOf(e *streams.Entry) ([]*Notice, error) {
 		if a.Mode == "shadow" || a.Exception != "" {
 			return
 		}
-		add(
-			&Notice{
-				Kind:     KindAlert,
-				Agent:    a.Agent,
-				Session:  a.Session,
-				Severity: a.Severity,
-				Rule:     a.Rule,
-				Effect:   a.Effect,
-				Text:     cmp.Or(a.Message, a.Error),
-			},
-		)
+		add(&Notice{Kind: KindAlert, Agent: a.Agent, Session: a.Session, Severity: a.Severity, Rule: a.Rule,
+			Effect: a.Effect, Text: cmp.Or(a.Message, a.Error)})
 	}
 	_, group := streams.SentinelGroup(e.Stage)
 	arbiter := e.Stage == streams.StageArbiter
 	switch {
-	case e.Type == streams.TypeAlerts && (group || arbiter):
-		x, err := streams.Read[streams.AlertsEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		for i := range x.Alerts {
-			alert(&x.Alerts[i])
-		}
-	case e.Type == streams.TypeAssessment && group:
-		x, err := streams.Read[streams.AssessmentEntry](e)
+	case e.Type == streams.TypeAlerts && (group || arbiter), e.Type == streams.TypeAssessment && group:
+		x, err := streams.Read[streams.AlertsEntry](e) // an assessment has these fields too
 		if err != nil {
 			return nil, err
 		}

@@ -97,15 +97,8 @@ func Run(ctx context.Context, c *Config, o Options) error {
 
 // Test sends a test notification through a route.
 func (r *Route) Test(ctx context.Context, console string) error {
-	n := &Notice{
-		ID:       fmt.Sprint("test-", time.Now().UnixNano()),
-		Kind:     KindAlert,
-		Project:  "test",
-		Time:     time.Now().UTC(),
-		Severity: "info",
-		Rule:     "notify-test",
-		Text:     "This is a test of the route " + r.Name + ".",
-	}
+	n := &Notice{ID: fmt.Sprint("test-", time.Now().UnixNano()), Kind: KindAlert, Project: "test", Time: time.Now().UTC(),
+		Severity: "info", Rule: "notify-test", Text: "This is a test of the route " + r.Name + "."}
 	n.link(console)
 	err := r.receiver.send(ctx, newMessage([]*Notice{n}))
 	var said *answer

@@ -57,10 +57,8 @@ func (s *Slack) send(ctx context.Context, m *Message) error {
 		blocks = append(blocks, b)
 	}
 	// Slack interprets the text of the pop-up, so it contains only fixed words.
-	body, err := streams.Marshal(
-		object{"text": fmt.Sprintf("Lazaret: %s (%d)", m.Notices[0].Kind, len(m.Notices)), "mrkdwn": false,
-			"unfurl_links": false, "unfurl_media": false, "blocks": blocks},
-	)
+	body, err := streams.Marshal(object{"text": fmt.Sprintf("Lazaret: %s (%d)", m.Notices[0].Kind, len(m.Notices)),
+		"mrkdwn": false, "unfurl_links": false, "unfurl_media": false, "blocks": blocks})
 	if err != nil {
 		return refusal{err}
 	}

@@ -124,13 +124,6 @@ func (s *Syslog) format(n *Notice) string {
 	if n.Text != "" {
 		msg += ": " + n.Text
 	}
-	return fmt.Sprintf(
-		"<%d>1 %s %s lazaret - %s [lazaret@32473%s] \ufeff%s",
-		4*8+level,
-		n.Time.UTC().Format("2006-01-02T15:04:05.000000Z07:00"),
-		host,
-		n.Kind,
-		data.String(),
-		msg,
-	)
+	return fmt.Sprintf("<%d>1 %s %s lazaret - %s [lazaret@32473%s] \ufeff%s", 4*8+level,
+		n.Time.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), host, n.Kind, data.String(), msg)
 }

@@ -37,24 +37,14 @@ func (t *Teams) send(ctx context.Context, m *Message) error {
 			body = append(body, line(n.Text, false))
 		}
 		if n.Link != "" {
-			body = append(
-				body,
-				object{
-					"type":    "ActionSet",
-					"actions": []object{{"type": "Action.OpenUrl", "title": "Open in the console", "url": n.Link}},
-				},
-			)
+			body = append(body, object{"type": "ActionSet", "actions": []object{{"type": "Action.OpenUrl",
+				"title": "Open in the console", "url": n.Link}}})
 		}
 	}
-	b, err := streams.Marshal(
-		object{"type": "message", "attachments": []object{{"contentType": "application/vnd.microsoft.card.adaptive",
-			"content": object{
-				"type":    "AdaptiveCard",
-				"version": "1.4",
-				"$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
-				"body":    body,
-			}}}},
-	)
+	b, err := streams.Marshal(object{"type": "message",
+		"attachments": []object{{"contentType": "application/vnd.microsoft.card.adaptive",
+			"content": object{"type": "AdaptiveCard", "version": "1.4",
+				"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "body": body}}}})
 	if err != nil {
 		return refusal{err}
 	}

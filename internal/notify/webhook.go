@@ -45,9 +45,8 @@ func (w *Webhook) prepare() (err error) {
 func (w *Webhook) secrets() []string { return []string{w.URL, w.Secret} }
 
 func (w *Webhook) send(ctx context.Context, m *Message) error {
-	body, err := streams.Marshal(
-		object{"type": "lazaret." + string(m.Notices[0].Kind), "timestamp": m.Notices[0].Time, "data": m},
-	)
+	body, err := streams.Marshal(object{"type": "lazaret." + string(m.Notices[0].Kind), "timestamp": m.Notices[0].Time,
+		"data": m})
 	if err != nil {
 		return refusal{err}
 	}

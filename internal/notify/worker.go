@@ -92,13 +92,8 @@ func (w *worker) open(ctx context.Context, nc *nats.Conn) (err error) {
 	}
 	info, first := w.cons.CachedInfo(), st.CachedInfo().State.FirstSeq
 	if from := info.AckFloor.Stream + 1; from > 1 && from < first {
-		w.log.Error(
-			"entries were trimmed before they were read: their notifications are lost",
-			"from",
-			from,
-			"to",
-			first-1,
-		)
+		w.log.Error("entries were trimmed before they were read: their notifications are lost", "from", from, "to",
+			first-1)
 		if err := bury(w.dir, Dead{Time: time.Now().UTC(), Route: w.Name, Entry: from, To: first - 1,
 			Error: "the ledger was trimmed before these entries were read"}); err != nil {
 			return err
@@ -347,32 +342,12 @@ func (w *worker) settle(b *batch, err error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &refused) || now.Sub(b.first) >= w.GiveUp:
-		w.log.Error(
-			"a notification was not delivered: see lazaret notify dead",
-			"id",
-			b.notices[0].ID,
-			"notifications",
-			len(b.notices),
-			"tries",
-			b.tries,
-			"err",
-			err,
-		)
+		w.log.Error("a notification was not delivered: see lazaret notify dead", "id", b.notices[0].ID, "notifications",
+			len(b.notices), "tries", b.tries, "err", err)
 		var letters []Dead
 		for _, n := range b.notices {
-			letters = append(
-				letters,
-				Dead{
-					Time:    now.UTC(),
-					Route:   w.Name,
-					ID:      n.ID,
-					Kind:    n.Kind,
-					Project: n.Project,
-					Entry:   n.Entry,
-					Link:    n.Link,
-					Error:   err.Error(),
-				},
-			)
+			letters = append(letters, Dead{Time: now.UTC(), Route: w.Name, ID: n.ID, Kind: n.Kind, Project: n.Project,
+				Entry: n.Entry, Link: n.Link, Error: err.Error()})
 		}
 		if berr := bury(w.dir, letters...); berr != nil {
 			w.log.Error("dead letters cannot be written, trying again", "err", berr)
