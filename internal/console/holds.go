@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -152,7 +151,7 @@ func (c *Console) findHold(ctx context.Context, project, id string) (*arbiter.Ho
 		return nil, notFound("There is no hold %s in project %s.", id, project)
 	}
 	if err == nil {
-		c.index.await(ctx, h.Verdict.Proposal, time.Second)
+		c.index.awaitEntry(ctx, h.Verdict.Proposal)
 	}
 	return h, err
 }

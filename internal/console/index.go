@@ -194,12 +194,9 @@ func (x *index) take(e *streams.Entry) {
 			x.close(x.holds[[2]string{e.Project, s.Hold}], s.State, by, s.Time)
 			x.add(e, x.events[s.Proposal].session, "", at)
 		}
-	case e.Type == streams.TypeAlerts:
-		if a, err := streams.Read[streams.AlertsEntry](e); err == nil {
-			x.takeAlerts(e, at, a.Alerts)
-		}
-	case e.Type == streams.TypeAssessment:
-		if a, err := streams.Read[streams.AssessmentEntry](e); err == nil && len(a.Alerts) > 0 {
+	case e.Type == streams.TypeAlerts, e.Type == streams.TypeAssessment:
+		// an assessment has the fields of an alerts entry too
+		if a, err := streams.Read[streams.AlertsEntry](e); err == nil && (e.Type == streams.TypeAlerts || len(a.Alerts) > 0) {
 			x.takeAlerts(e, at, a.Alerts)
 		}
 	}
@@ -392,20 +389,26 @@ func (x *index) prune() {
 
 func (e event) key() [3]string { return [3]string{e.project, e.agent, e.id} }
 
-// openHolds returns the open holds of the projects for which may returns true. The hold that expires first comes first.
-func (x *index) openHolds(may func(project string) bool) []arbiter.Hold {
+// selected returns the items that of makes of the values of a map of the index, sorted by compare. It leaves out a value
+// for which of returns false.
+func selected[K comparable, V, T any](x *index, m map[K]V, of func(V) (T, bool),
+	compare func(a, b T) int) []T {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var out []arbiter.Hold
-	for _, h := range x.held {
-		if may(h.Project) {
-			out = append(out, h.Hold)
+	var out []T
+	for _, v := range m {
+		if item, ok := of(v); ok {
+			out = append(out, item)
 		}
 	}
-	slices.SortFunc(out, func(a, b arbiter.Hold) int {
-		return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(out, compare)
 	return out
+}
+
+// openHolds returns the open holds of the projects for which may returns true. The hold that expires first comes first.
+func (x *index) openHolds(may func(project string) bool) []arbiter.Hold {
+	return selected(x, x.held, func(h *holdRow) (arbiter.Hold, bool) { return h.Hold, may(h.Project) },
+		func(a, b arbiter.Hold) int { return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.ID, b.ID)) })
 }
 
 // closedHolds returns the settled holds of the projects for which may returns true, latest first.
@@ -435,20 +438,13 @@ func (x *index) eachAlert(may func(project string) bool, f func(a *alertRow) boo
 
 // listSessions returns the sessions of the projects for which may returns true, latest first.
 func (x *index) listSessions(may func(project string) bool) []sessionRow {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	var out []sessionRow
-	for _, s := range x.sessions {
-		if may(s.Project) {
-			row := *s
-			row.Agents, row.positions = slices.Clone(s.Agents), nil
-			out = append(out, row)
-		}
-	}
-	slices.SortFunc(out, func(a, b sessionRow) int {
+	return selected(x, x.sessions, func(s *sessionRow) (row sessionRow, ok bool) {
+		row = *s
+		row.Agents, row.positions = slices.Clone(s.Agents), nil
+		return row, may(s.Project)
+	}, func(a, b sessionRow) int {
 		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Project+a.Name, b.Project+b.Name))
 	})
-	return out
 }
 
 // session returns one session with its positions.
@@ -487,18 +483,9 @@ func (x *index) listProjects(may func(project string) bool) []string {
 
 // openIncidents returns the open incidents of the projects for which may returns true, latest first.
 func (x *index) openIncidents(may func(project string) bool) []incidentRow {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	var out []incidentRow
-	for k, i := range x.incident {
-		if may(k[0]) && i.Closed.IsZero() {
-			out = append(out, i)
-		}
-	}
-	slices.SortFunc(out, func(a, b incidentRow) int {
-		return cmp.Or(b.Opened.Compare(a.Opened), strings.Compare(a.ID, b.ID))
-	})
-	return out
+	return selected(x, x.incident,
+		func(i incidentRow) (incidentRow, bool) { return i, may(i.Project) && i.Closed.IsZero() },
+		func(a, b incidentRow) int { return cmp.Or(b.Opened.Compare(a.Opened), strings.Compare(a.ID, b.ID)) })
 }
 
 // state returns whether the index has read the whole ledger, the version of the index, and a channel that is closed at
@@ -509,15 +496,20 @@ func (x *index) state() (ready bool, version uint64, changed <-chan struct{}) {
 	return x.ready, x.version, x.changed
 }
 
-// await waits until the index has read the entry at a position. most is the maximum time that it waits.
-func (x *index) await(ctx context.Context, at uint64, most time.Duration) {
+// awaitEntry waits for up to a second until the index has read the entry at a position.
+func (x *index) awaitEntry(ctx context.Context, at uint64) {
+	x.await(ctx, time.Second, func() bool { return position.Sequence(at) < x.next })
+}
+
+// await waits until done returns true, which is called with mu held. most is the maximum time that it waits.
+func (x *index) await(ctx context.Context, most time.Duration, done func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for ctx.Err() == nil {
 		x.mu.RLock()
-		read, changed := position.Sequence(at) < x.next, x.changed
+		ok, changed := done(), x.changed
 		x.mu.RUnlock()
-		if read {
+		if ok {
 			return
 		}
 		select {

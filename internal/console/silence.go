@@ -51,19 +51,10 @@ func (x *index) takeSilence(e *streams.Entry) {
 // silencesNow returns the silences that are in effect, of the projects for which may returns true. The one that ends
 // first comes first.
 func (x *index) silencesNow(may func(project string) bool) []silenceRow {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	var out []silenceRow
 	now := time.Now()
-	for _, s := range x.silences {
-		if may(s.Project) && now.Before(s.Expires) {
-			out = append(out, s)
-		}
-	}
-	slices.SortFunc(out, func(a, b silenceRow) int {
-		return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.ID, b.ID))
-	})
-	return out
+	return selected(x, x.silences,
+		func(s silenceRow) (silenceRow, bool) { return s, may(s.Project) && now.Before(s.Expires) },
+		func(a, b silenceRow) int { return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.ID, b.ID)) })
 }
 
 // silencer returns a function. The function reports whether one of the silences in list applies to an alert now.
@@ -139,30 +130,11 @@ func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 			"The silence is not recorded: "+err.Error())
 		return
 	}
-	c.index.awaitSilence(r, project, cmp.Or(s.Ends, id), s.Ends == "")
+	c.index.await(r.Context(), 2*time.Second, func() bool {
+		_, known := c.index.silences[[2]string{project, cmp.Or(s.Ends, id)}]
+		return known == (s.Ends == "")
+	})
 	http.Redirect(w, r, "/alerts?project="+url.QueryEscape(project), http.StatusSeeOther)
-}
-
-// awaitSilence waits for up to 2 s. If there is true, it waits until the index has a silence. If there is false, it
-// waits until the index no longer has it.
-func (x *index) awaitSilence(r *http.Request, project, id string, there bool) {
-	end := time.After(2 * time.Second)
-	for {
-		x.mu.RLock()
-		_, ok := x.silences[[2]string{project, id}]
-		changed := x.changed
-		x.mu.RUnlock()
-		if ok == there {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-end:
-			return
-		case <-changed:
-		}
-	}
 }
 
 // Line returns a text of a silence on one line, in a form that is safe to display.

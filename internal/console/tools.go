@@ -169,20 +169,13 @@ func (x *index) pruneTools() {
 // listCatalogues returns the rows of the projects for which may returns true. First come the servers whose latest list
 // waits for a person.
 func (x *index) listCatalogues(may func(project string) bool) []catalogueRow {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	var out []catalogueRow
-	for _, r := range x.catalogues {
-		if may(r.Project) {
-			out = append(out, x.catalogue(r))
-		}
-	}
 	order := []string{"waiting", "changed", "not accepted", "accepted"}
-	slices.SortFunc(out, func(a, b catalogueRow) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.State()), slices.Index(order, b.State())),
-			cmp.Compare(b.Latest().At, a.Latest().At))
-	})
-	return out
+	return selected(x, x.catalogues,
+		func(r *catalogueRow) (catalogueRow, bool) { return x.catalogue(r), may(r.Project) },
+		func(a, b catalogueRow) int {
+			return cmp.Or(cmp.Compare(slices.Index(order, a.State()), slices.Index(order, b.State())),
+				cmp.Compare(b.Latest().At, a.Latest().At))
+		})
 }
 
 // catalogue returns a copy of a row, with the id of the open hold about its latest list. The caller holds mu.
@@ -356,7 +349,7 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	if err != nil || streams.CheckID("project", project) != nil || !p.User.May(project) {
 		return "", notFound("There is no list of tools %s in project %s.", r.PathValue("entry"), project)
 	}
-	c.index.await(r.Context(), at, time.Second)
+	c.index.awaitEntry(r.Context(), at)
 	t, err := c.readTools(r.Context(), p, project, at)
 	if err != nil {
 		return "", err
