@@ -77,15 +77,8 @@ func Say(words []uint32, said string) []uint32 {
 	fields := strings.Fields(text.Normalize(said))
 	words = append(slices.Clone(words), Words(fields)...)
 	for _, w := range fields {
-		for _, part := range SplitName(w) {
-			for _, act := range also[Stem(part)] {
-				words = append(words, Hash(act))
-			}
-		}
-		for _, h := range []uint32{fileHash(w), dotFile(w)} {
-			if h != 0 {
-				words = append(words, h)
-			}
+		if words = appendMore(words, w); dotFile(w) != 0 {
+			words = append(words, dotFile(w))
 		}
 	}
 	for _, c := range f.Carriers {
@@ -97,6 +90,19 @@ func Say(words []uint32, said string) []uint32 {
 	words = appendDeeds(words, fields)
 	words = Distinct(words)
 	return words[:min(len(words), MaxWords)]
+}
+
+// appendMore appends the hashes of the further acts of a word (see also), and that of the file that it names.
+func appendMore(hs []uint32, w string) []uint32 {
+	for _, part := range SplitName(w) {
+		for _, act := range also[Stem(part)] {
+			hs = append(hs, Hash(act))
+		}
+	}
+	if h := fileHash(w); h != 0 {
+		hs = append(hs, h)
+	}
+	return hs
 }
 
 var (

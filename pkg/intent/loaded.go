@@ -109,6 +109,9 @@ var (
 		variant counterpart counterparts equivalent equivalents it them`)
 	spans   = text.Set("hour hours minute minutes week weeks")
 	besides = text.Set("but though although however unless except only")
+	// directories are words for a folder, and roots those for the root of the project.
+	directories = text.Set("folder directory")
+	roots       = text.Set("root project repo repository")
 	// callers are words with which a message begins that name the agent.
 	callers = text.Set("hi hello hey claude codex gemini cursor agent lets let's")
 	// inert are imperatives of messages that take nothing back.
@@ -545,14 +548,14 @@ func (c *change) carries(files []string, at, to int, gone bool) bool {
 		return false
 	}
 	folder := false
-	for at++; at < to && (locators[c.low[at]] || c.low[at] == "folder" || c.low[at] == "directory"); at++ {
-		folder = folder || c.low[at] == "folder" || c.low[at] == "directory"
+	for at++; at < to && (locators[c.low[at]] || directories[c.low[at]]); at++ {
+		folder = folder || directories[c.low[at]]
 	}
 	if at >= to {
 		return false
 	}
 	name, is := fileName(c.raw[at])
-	if name == "" || !is && !folder && !(at+1 < to && (c.low[at+1] == "folder" || c.low[at+1] == "directory")) {
+	if name == "" || !is && !folder && !(at+1 < to && directories[c.low[at+1]]) {
 		return false
 	}
 	if folder || !strings.Contains(path.Base(name), ".") {
@@ -626,9 +629,8 @@ func (c *change) follows(files []string, at, to int, direct bool) bool {
 // folder reads the place of a file after "in": a folder, the root of the project, or a section of the file.
 func (c *change) folder(at, to int) (dir string, next int, ok bool) {
 	named := false
-	for at < to && (c.low[at] == "the" || c.low[at] == "our" || c.low[at] == "my" || c.low[at] == "folder" ||
-		c.low[at] == "directory") {
-		named = named || c.low[at] == "folder" || c.low[at] == "directory"
+	for at < to && (c.low[at] == "the" || c.low[at] == "our" || c.low[at] == "my" || directories[c.low[at]]) {
+		named = named || directories[c.low[at]]
 		at++
 	}
 	if at >= to {
@@ -636,11 +638,11 @@ func (c *change) folder(at, to int) (dir string, next int, ok bool) {
 	}
 	w := c.low[at]
 	name := strings.Trim(strings.TrimRight(c.raw[at], ".,;:!?"), "/")
-	after := at+1 < to && (c.low[at+1] == "folder" || c.low[at+1] == "directory")
+	after := at+1 < to && directories[c.low[at+1]]
 	switch {
-	case w == "root" || w == "project" || w == "repo" || w == "repository":
-		for at < to && (c.low[at] == w || c.low[at] == "of" || c.low[at] == "the" || c.low[at] == "project" ||
-			c.low[at] == "repo" || c.low[at] == "repository" || c.low[at] == "folder" || c.low[at] == "directory") {
+	case roots[w]:
+		for at < to && (c.low[at] == w || c.low[at] != "root" && roots[c.low[at]] || c.low[at] == "of" || c.low[at] == "the" ||
+			directories[c.low[at]]) {
 			at++
 		}
 		return "", at, true

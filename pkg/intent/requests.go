@@ -2,7 +2,6 @@ package intent
 
 import (
 	"cmp"
-	"encoding/binary"
 	"iter"
 	"reflect"
 	"slices"
@@ -160,14 +159,7 @@ func request(raw []string) *Ask {
 	}
 	r := &Ask{Words: Words(words)}
 	for _, w := range words {
-		for _, part := range SplitName(w) {
-			for _, act := range also[Stem(part)] {
-				r.Words = append(r.Words, Hash(act))
-			}
-		}
-		if h := fileHash(w); h != 0 {
-			r.Words = append(r.Words, h)
-		}
+		r.Words = appendMore(r.Words, w)
 	}
 	r.Words = Distinct(appendDeeds(r.Words, fields))
 	quote, receiver, others := false, false, false
@@ -590,10 +582,7 @@ func (s *Said) AppendRequests(b []byte) []byte {
 			lists = lists[:2]
 		}
 		for _, hs := range lists {
-			b = binary.AppendUvarint(b, uint64(len(hs)))
-			for _, h := range hs {
-				b = binary.BigEndian.AppendUint32(b, h)
-			}
+			b = appendHashes(b, hs)
 		}
 	}
 	return b
@@ -609,13 +598,9 @@ func ReadRequests(b []byte) (out []Ask) {
 			lists = lists[:2]
 		}
 		for _, hs := range lists {
-			n, k := binary.Uvarint(b)
-			if k <= 0 || n > uint64(len(b)-k)/4 {
+			var ok bool
+			if *hs, b, ok = readHashes(b); !ok {
 				return out
-			}
-			for b = b[k:]; n > 0; n-- {
-				*hs = append(*hs, binary.BigEndian.Uint32(b))
-				b = b[4:]
 			}
 		}
 		out = append(out, q)
