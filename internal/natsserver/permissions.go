@@ -74,10 +74,7 @@ type perms struct {
 }
 
 func (p perms) jwt() jwt.Permissions {
-	out := jwt.Permissions{
-		Pub: jwt.Permission{Allow: p.pub},
-		Sub: jwt.Permission{Allow: p.sub},
-	}
+	out := jwt.Permissions{Pub: jwt.Permission{Allow: p.pub}, Sub: jwt.Permission{Allow: p.sub}}
 	if p.answers {
 		out.Resp = &jwt.ResponsePermission{MaxMsgs: 1, Expires: answerWithin}
 	}

@@ -82,10 +82,8 @@ func format(name string, src []byte) ([]byte, error) {
 	if root != nil {
 		walk(root, nil, func(path []any, e *entry) {
 			if err := formatField(decoded, path, e); err != nil {
-				bad = append(
-					bad,
-					doc.Errorf(path, "%s is not a CEL expression and is left unchanged: %w", path[len(path)-1], err),
-				)
+				bad = append(bad,
+					doc.Errorf(path, "%s is not a CEL expression and is left unchanged: %w", path[len(path)-1], err))
 			}
 		})
 		tidy(root, nil)

@@ -112,10 +112,8 @@ func (c *Console) Event() string {
 		return "no event"
 	}
 	ev := c.act.In.Event
-	return compiled.ClipInert(
-		fmt.Sprintf("%s %s of agent %s, session %s", ev.Kind, ev.ID, ev.Agent, ev.Session),
-		compiled.ShowBytes,
-	)
+	return compiled.ClipInert(fmt.Sprintf("%s %s of agent %s, session %s", ev.Kind, ev.ID, ev.Agent, ev.Session),
+		compiled.ShowBytes)
 }
 
 // Eval evaluates an expression on the loaded event. The returned type and value are safe to print.

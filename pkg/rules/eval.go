@@ -260,12 +260,7 @@ func (ev *Evaluator) candidates(x *kindRules, w *work) []int32 {
 }
 
 // try is like fire, and also calls the observer, if there is one.
-func (ev *Evaluator) try(
-	r *Rule,
-	code compiled.FlagFunc,
-	act *compiled.Activation,
-	e *streams.Entry,
-) []streams.Alert {
+func (ev *Evaluator) try(r *Rule, code compiled.FlagFunc, act *compiled.Activation, e *streams.Entry) []streams.Alert {
 	if ev.observer == nil {
 		return ev.fire(r, code, act, e)
 	}
@@ -277,12 +272,7 @@ func (ev *Evaluator) try(
 
 // fire evaluates one rule on one input. code is a Go function for the part of the condition that the index has not
 // decided. If code is nil or has no value, fire evaluates the whole condition.
-func (ev *Evaluator) fire(
-	r *Rule,
-	code compiled.FlagFunc,
-	act *compiled.Activation,
-	e *streams.Entry,
-) []streams.Alert {
+func (ev *Evaluator) fire(r *Rule, code compiled.FlagFunc, act *compiled.Activation, e *streams.Entry) []streams.Alert {
 	if code != nil && !act.Large {
 		switch v, ok := code(act); {
 		case ok && v:
@@ -313,12 +303,7 @@ func (ev *Evaluator) fire(
 }
 
 // decide evaluates a rule's condition, and appends an alert to the list if the condition is true or fails.
-func (ev *Evaluator) decide(
-	r *Rule,
-	act *compiled.Activation,
-	e *streams.Entry,
-	out []streams.Alert,
-) []streams.Alert {
+func (ev *Evaluator) decide(r *Rule, act *compiled.Activation, e *streams.Entry, out []streams.Alert) []streams.Alert {
 	v, err := r.When.Eval(act)
 	switch {
 	case err != nil:

@@ -92,10 +92,8 @@ func (ev *Evaluator) Explain(st index.Store, e *streams.Entry) ([]Explanation, R
 	for i := range x.out {
 		x.out[i].settle()
 	}
-	slices.SortStableFunc(
-		x.out,
-		func(a, b Explanation) int { return cmp.Or(a.Block-b.Block, strings.Compare(a.Rule, b.Rule)) },
-	)
+	slices.SortStableFunc(x.out,
+		func(a, b Explanation) int { return cmp.Or(a.Block-b.Block, strings.Compare(a.Rule, b.Rule)) })
 	return x.out, res, err
 }
 
@@ -347,15 +345,8 @@ func (n Explanation) String() string {
 		}
 		e.When.write(&b, 2)
 		if a := e.Alert; a != nil {
-			fmt.Fprintf(
-				&b,
-				"    alert: %s, effect %s, verdict %s, on %s: %s\n",
-				a.Severity,
-				a.Effect,
-				a.Verdict,
-				a.Subject,
-				a.Message,
-			)
+			fmt.Fprintf(&b, "    alert: %s, effect %s, verdict %s, on %s: %s\n", a.Severity, a.Effect, a.Verdict,
+				a.Subject, a.Message)
 			if a.View != "" {
 				fmt.Fprintf(&b, "      found in the view %s\n", a.View)
 			}

@@ -125,9 +125,7 @@ func Check(src *Source) (*Draft, error) {
 		written:  make(map[string]bool),
 		signalAt: make(map[string]string),
 		Set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), Vars: vars,
-			Scopes: make(
-				map[string]*compiled.Scope,
-			), places: make(map[string]func(string, ...any) *strictyaml.Error)},
+			Scopes: make(map[string]*compiled.Scope), places: make(map[string]func(string, ...any) *strictyaml.Error)},
 	}
 	common := compiled.NewScope(env, vars)
 	c.Set.Scopes[""] = common
@@ -135,10 +133,8 @@ func Check(src *Source) (*Draft, error) {
 		var p PackDoc
 		d := c.Decode(CommonFile, &p)
 		if p.Name != "" || p.Title != "" {
-			c.Problems.note(
-				CommonFile,
-				d.Errorf([]any{"name"}, "%s is not a pack: it may have lists, macros and signals only", CommonFile),
-			)
+			c.Problems.note(CommonFile,
+				d.Errorf([]any{"name"}, "%s is not a pack: it may have lists, macros and signals only", CommonFile))
 		}
 		c.names(common, d, CommonFile, &p)
 	}
@@ -225,10 +221,7 @@ func (c *Draft) pack(pack string, sc *compiled.Scope) (rules []*Rule) {
 				continue
 			}
 			if first, ok := c.FileOf[r.ID]; ok {
-				c.Problems.note(
-					name,
-					d.Errorf([]any{"rules", i, "id"}, "rule %q is defined in %s already", r.ID, first),
-				)
+				c.Problems.note(name, d.Errorf([]any{"rules", i, "id"}, "rule %q is defined in %s already", r.ID, first))
 			}
 			c.FileOf[r.ID] = name
 			r.Pack = pack
@@ -244,14 +237,8 @@ func (c *Draft) pack(pack string, sc *compiled.Scope) (rules []*Rule) {
 func (c *Draft) names(sc *compiled.Scope, d *strictyaml.Document, file string, p *PackDoc) {
 	for _, name := range slices.Sorted(maps.Keys(p.Lists)) {
 		if !validName(name) {
-			c.Problems.note(
-				file,
-				d.Errorf(
-					[]any{"lists", name},
-					"the name %q of a list has other characters than a-z, 0-9 and _",
-					name,
-				),
-			)
+			c.Problems.note(file,
+				d.Errorf([]any{"lists", name}, "the name %q of a list has other characters than a-z, 0-9 and _", name))
 			continue
 		}
 		lit, err := streams.Marshal(append([]string{}, p.Lists[name]...))
@@ -268,14 +255,8 @@ func (c *Draft) names(sc *compiled.Scope, d *strictyaml.Document, file string, p
 		errs := make(map[string]error)
 		for _, name := range todo {
 			if !validName(name) {
-				c.Problems.note(
-					file,
-					d.Errorf(
-						[]any{"macros", name},
-						"the name %q of a macro has other characters than a-z, 0-9 and _",
-						name,
-					),
-				)
+				c.Problems.note(file,
+					d.Errorf([]any{"macros", name}, "the name %q of a macro has other characters than a-z, 0-9 and _", name))
 				continue
 			}
 			if err := sc.Define("macros."+name, p.Macros[name], nil); err != nil {
@@ -302,10 +283,8 @@ func validName(s string) bool {
 	if s == "" || len(s) > 64 || s[0] >= '0' && s[0] <= '9' {
 		return false
 	}
-	return !strings.ContainsFunc(
-		s,
-		func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' },
-	)
+	return !strings.ContainsFunc(s,
+		func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' })
 }
 
 // groups compiles groups.yaml.
@@ -324,10 +303,8 @@ func (c *Draft) groups(packs []string, byPack map[string][]*Rule) {
 		ev := &Evaluator{Group: g}
 		for i, pack := range groups.Groups[g] {
 			if !slices.Contains(packs, pack) {
-				c.Problems.note(
-					"groups.yaml",
-					doc.Errorf([]any{"groups", g, i}, "there is no pack %q%s", pack, Suggest(pack, packs)),
-				)
+				c.Problems.note("groups.yaml",
+					doc.Errorf([]any{"groups", g, i}, "there is no pack %q%s", pack, Suggest(pack, packs)))
 				continue
 			}
 			ev.rules = append(ev.rules, byPack[pack]...)
@@ -411,11 +388,8 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 		}
 		return x
 	}
-	r.Condition = compiled.NewCondition(
-		sc.Vars,
-		compile("when", rd.When, cel.BoolType, true),
-		compile("for_each", rd.ForEach, cel.ListType(cel.DynType), false),
-	)
+	r.Condition = compiled.NewCondition(sc.Vars, compile("when", rd.When, cel.BoolType, true),
+		compile("for_each", rd.ForEach, cel.ListType(cel.DynType), false))
 	r.SubjectID = compile("subject_id", rd.SubjectID, cel.StringType, false)
 	r.Message = compile("message", rd.Message, cel.StringType, true)
 	raw, err := streams.Marshal(rd)

@@ -94,15 +94,8 @@ func readOrigin(b []byte) *origin {
 		*v = texts[end-len(b) : end]
 	}
 	if len(d) == 20 {
-		h.source, h.in, h.by, h.cluster = binary.BigEndian.Uint32(
-			d,
-		), binary.BigEndian.Uint32(
-			d[4:],
-		), binary.BigEndian.Uint32(
-			d[8:],
-		), binary.BigEndian.Uint64(
-			d[12:],
-		)
+		h.source, h.in = binary.BigEndian.Uint32(d), binary.BigEndian.Uint32(d[4:])
+		h.by, h.cluster = binary.BigEndian.Uint32(d[8:]), binary.BigEndian.Uint64(d[12:])
 	}
 	return h
 }

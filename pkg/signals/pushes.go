@@ -89,10 +89,7 @@ func (s *State) notePushes() {
 
 func (s *State) push(target, contents int) {
 	if contents >= minPushes {
-		s.pushed = append(
-			s.pushed,
-			&Push{Source: s.In.sourceOf(), Target: s.In.pushes[target], Count: int64(contents)},
-		)
+		s.pushed = append(s.pushed, &Push{Source: s.In.sourceOf(), Target: s.In.pushes[target], Count: int64(contents)})
 	}
 }
 

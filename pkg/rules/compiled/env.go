@@ -208,10 +208,8 @@ type Expr struct {
 func (s *Scope) Compile(src string, want *cel.Type) (*Expr, error) {
 	if len(src) > maxExpr {
 		return nil, fmt.Errorf(
-			"the expression has %d bytes, at most %d are possible: move constants to lists and parts to macros",
-			len(src),
-			maxExpr,
-		)
+			"the expression has %d bytes, at most %d are possible: move constants to lists and parts to macros", len(src),
+			maxExpr)
 	}
 	a, err := s.Check(src, want)
 	if err != nil {

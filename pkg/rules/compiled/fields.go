@@ -26,10 +26,8 @@ func Fields() []Field {
 			if !f.IsExported() {
 				continue
 			}
-			out = append(
-				out,
-				Field{"<" + strings.ToLower(t.Name()) + ">." + f.Tag.Get("cel"), TypeName(f.Type), f.Tag.Get("doc")},
-			)
+			out = append(out,
+				Field{"<" + strings.ToLower(t.Name()) + ">." + f.Tag.Get("cel"), TypeName(f.Type), f.Tag.Get("doc")})
 		}
 	}
 	return append(out, Field{"lists.<name>", "list(string)", "a list of the rule's own pack, or of common.yaml"},

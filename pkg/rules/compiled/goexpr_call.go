@@ -339,11 +339,8 @@ func (c *goCompiler) compared(fn string, x, y *goExpr) *goExpr {
 		return two(x.num, y.num, func(v, w int64) (bool, bool) { return op(v, w), true })
 	case x.real != nil && y.real != nil:
 		op := ordered[float64](fn)
-		return two(
-			x.real,
-			y.real,
-			func(v, w float64) (bool, bool) { return op(v, w), v == v && w == w },
-		) // in CEL, NaN has no order
+		return two(x.real, y.real,
+			func(v, w float64) (bool, bool) { return op(v, w), v == v && w == w }) // in CEL, NaN has no order
 	case x.text != nil && y.text != nil:
 		c.spend(costText)
 		return texts2(x, y, ordered[string](fn))

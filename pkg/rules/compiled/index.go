@@ -420,11 +420,8 @@ func (fi *fieldIndex) text(s string, t *Lookup) {
 		}
 	}
 	if fi.literal != nil {
-		fi.literal.scan(
-			s,
-			func(l *literal) bool { return t.met(l.atoms[0]) },
-			func(l *literal, _ int) { t.hit(l.atoms[0]) },
-		)
+		fi.literal.scan(s, func(l *literal) bool { return t.met(l.atoms[0]) },
+			func(l *literal, _ int) { t.hit(l.atoms[0]) })
 	}
 }
 

@@ -443,23 +443,8 @@ func lowerEight(s string) uint64 {
 // eight returns the first eight bytes of s as a big-endian integer, the form in which gramAt returns them.
 func eight(s string) uint64 {
 	_ = s[7]
-	return uint64(
-		s[7],
-	) | uint64(
-		s[6],
-	)<<8 | uint64(
-		s[5],
-	)<<16 | uint64(
-		s[4],
-	)<<24 | uint64(
-		s[3],
-	)<<32 | uint64(
-		s[2],
-	)<<40 | uint64(
-		s[1],
-	)<<48 | uint64(
-		s[0],
-	)<<56
+	return uint64(s[7]) | uint64(s[6])<<8 | uint64(s[5])<<16 | uint64(s[4])<<24 |
+		uint64(s[3])<<32 | uint64(s[2])<<40 | uint64(s[1])<<48 | uint64(s[0])<<56
 }
 
 // look compares the text with each literal that has window w. at is the window's position in the text.

@@ -56,13 +56,7 @@ func Render(b *strings.Builder, e ast.Expr) {
 		}
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
-		list(
-			fmt.Sprintf("loop %s %s %s", c.IterVar(), c.IterVar2(), c.AccuVar()),
-			c.IterRange(),
-			c.AccuInit(),
-			c.LoopCondition(),
-			c.LoopStep(),
-			c.Result(),
-		)
+		list(fmt.Sprintf("loop %s %s %s", c.IterVar(), c.IterVar2(), c.AccuVar()), c.IterRange(), c.AccuInit(),
+			c.LoopCondition(), c.LoopStep(), c.Result())
 	}
 }

@@ -180,10 +180,8 @@ func (f *folder) evaluate(e ast.Expr) (value, ok bool) {
 	if named || err != nil {
 		return false, false
 	}
-	p, err := env.PlanProgram(
-		ast.NewCheckedAST(ast.NewAST(e, f.ast.SourceInfo()), f.ast.TypeMap(), f.ast.ReferenceMap()),
-		cel.CostLimit(CostLimit),
-	)
+	p, err := env.PlanProgram(ast.NewCheckedAST(ast.NewAST(e, f.ast.SourceInfo()), f.ast.TypeMap(), f.ast.ReferenceMap()),
+		cel.CostLimit(CostLimit))
 	if err != nil {
 		return false, false
 	}

@@ -95,10 +95,8 @@ func (x *Index) whyNone(t *Lookup, kids []*prefilter) []string {
 			continue
 		}
 		a := x.atoms[k.atom]
-		i := slices.IndexFunc(
-			groups,
-			func(g []int32) bool { return x.atoms[g[0]].f == a.f && x.atoms[g[0]].holds == a.holds },
-		)
+		i := slices.IndexFunc(groups,
+			func(g []int32) bool { return x.atoms[g[0]].f == a.f && x.atoms[g[0]].holds == a.holds })
 		if i < 0 {
 			groups = append(groups, []int32{k.atom})
 		} else {

@@ -59,12 +59,8 @@ func (l *linter) fieldsOfOtherKinds(at spot, x *compiled.Expr, on []string) {
 				at.at(
 					x.AST,
 					e.ID(),
-					fmt.Sprintf(
-						"%s is always empty here: only events of kind %s have it, and this is for %s",
-						q,
-						strings.Join(ks, ", "),
-						strings.Join(on, ", "),
-					),
+					fmt.Sprintf("%s is always empty here: only events of kind %s have it, and this is for %s", q,
+						strings.Join(ks, ", "), strings.Join(on, ", ")),
 				),
 			)
 		}
@@ -90,10 +86,8 @@ func (l *linter) loops(at spot, a *ast.AST) {
 			}
 			for _, n := range names {
 				if (roots[n] || slices.Contains(outer, n)) && a.SourceInfo().GetStartLocation(e.ID()).Line() > 0 {
-					l.add(
-						"shadowed-name",
-						at.at(a, e.ID(), fmt.Sprintf("the loop's variable %s hides another variable of that name", n)),
-					)
+					l.add("shadowed-name",
+						at.at(a, e.ID(), fmt.Sprintf("the loop's variable %s hides another variable of that name", n)))
 				}
 			}
 			inner := append(slices.Clone(outer), names...)
@@ -278,11 +272,8 @@ func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
 					at.at(
 						a,
 						e.ID(),
-						fmt.Sprintf(
-							"a regular expression of %d instructions: more than %d are slow on every text",
-							n,
-							maxRegexProgram,
-						),
+						fmt.Sprintf("a regular expression of %d instructions: more than %d are slow on every text", n,
+							maxRegexProgram),
 					),
 				)
 				if n > worstRegexProgram {

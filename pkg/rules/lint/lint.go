@@ -97,12 +97,8 @@ func Run(src *rules.Source, now time.Time) ([]Finding, error) {
 		l.packs()
 	}
 	slices.SortStableFunc(l.out, func(a, b Finding) int {
-		return cmp.Or(
-			cmp.Compare(a.File, b.File),
-			cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Column, b.Column),
-			cmp.Compare(a.Rule, b.Rule),
-		)
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Rule, b.Rule))
 	})
 	return slices.Compact(l.out), nil
 }
@@ -213,11 +209,8 @@ func (l *linter) unknownRules(named map[string][]spot) {
 		for _, s := range named[r] {
 			l.add(
 				"unknown-rule",
-				s.errorf(
-					"the test names rule %q, which the set does not have%s",
-					r,
-					rules.Suggest(r, slices.Sorted(maps.Keys(l.c.FileOf))),
-				),
+				s.errorf("the test names rule %q, which the set does not have%s", r,
+					rules.Suggest(r, slices.Sorted(maps.Keys(l.c.FileOf)))),
 			)
 		}
 	}
@@ -229,15 +222,10 @@ func (l *linter) files() {
 		dir, why := path.Dir(name), ""
 		switch {
 		case dir == ".":
-			if known := []string{"groups.yaml", rules.CommonFile, rules.ExceptionsFile}; !slices.Contains(
-				known,
-				name,
-			) &&
+			if known := []string{"groups.yaml", rules.CommonFile, rules.ExceptionsFile}; !slices.Contains(known, name) &&
 				!strings.HasSuffix(name, ".test.yaml") {
-				why = "next to the packs only groups.yaml, common.yaml and exceptions.yaml are read" + rules.Suggest(
-					name,
-					known,
-				)
+				why = "next to the packs only groups.yaml, common.yaml and exceptions.yaml are read" + rules.Suggest(name,
+					known)
 			}
 		case strings.HasSuffix(name, ".test.yaml"):
 		case l.c.Set.Scopes[dir] == nil:
@@ -376,22 +364,11 @@ func (l *linter) exceptions() {
 		x, at := l.c.Set.Exceptions[j], spot{d, []any{"exceptions", i}}
 		switch left := x.Expires.Sub(l.now); {
 		case left <= 0:
-			l.add(
-				"expired-exception",
-				at.under("expires").errorf("exception %q has expired: its rules apply again; ask %s", x.Id, x.Owner),
-			)
+			l.add("expired-exception",
+				at.under("expires").errorf("exception %q has expired: its rules apply again; ask %s", x.Id, x.Owner))
 		case left <= soon:
-			l.add(
-				"exception-soon",
-				at.under(
-					"expires",
-				).errorf(
-					"exception %q expires in %d days: ask %s whether it is still needed",
-					x.Id,
-					int(left.Hours()/24),
-					x.Owner,
-				),
-			)
+			l.add("exception-soon", at.under("expires").errorf("exception %q expires in %d days: ask %s whether it is still "+
+				"needed", x.Id, int(left.Hours()/24), x.Owner))
 		}
 		var on []string
 		for _, id := range x.Rules {
@@ -440,17 +417,13 @@ func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 		v, _ := (&streams.Alert{Effect: r.Effect}).Asks(streams.Type(k))
 		return v != streams.Allow
 	}) {
-		l.add(
-			"experimental-enforced",
-			at.under("status").errorf("rule %q is experimental, and its effect %s is enforced", r.ID, r.Effect),
-		)
+		l.add("experimental-enforced",
+			at.under("status").errorf("rule %q is experimental, and its effect %s is enforced", r.ID, r.Effect))
 	}
 	for i, tag := range r.Tags {
 		if !tagForm.MatchString(tag) {
-			l.add(
-				"tag-form",
-				at.under("tags", i).errorf("the tag %q is not one of owasp.*, atlas.*, cwe-* and arxiv.*", tag),
-			)
+			l.add("tag-form",
+				at.under("tags", i).errorf("the tag %q is not one of owasp.*, atlas.*, cwe-* and arxiv.*", tag))
 		}
 	}
 	l.expr(at.under("for_each"), r.ForEach, r.On)
@@ -467,13 +440,10 @@ func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 	l.regexesOf(when, r.When.AST, cost >= 0)
 	never := l.neverTrue(when, r.When, r.On, "the rule never fires")
 	if _, canFail := compiled.Outcomes(l.c.Set.Vars, r.When.AST, r.On); !canFail && !never {
-		l.add(
-			"always-matches",
-			when.errorf("the condition is always true: rule %q fires for every %s", r.ID, strings.Join(r.On, " and ")),
-		)
+		l.add("always-matches",
+			when.errorf("the condition is always true: rule %q fires for every %s", r.ID, strings.Join(r.On, " and ")))
 	} else if cost < 0 {
-		l.add("unindexed", when.errorf(
-			"rule %q has no condition that the index can use: it is evaluated for every %s", r.ID,
-			strings.Join(r.On, " and ")))
+		l.add("unindexed", when.errorf("rule %q has no condition that the index can use: it is evaluated for every %s",
+			r.ID, strings.Join(r.On, " and ")))
 	}
 }

@@ -131,10 +131,8 @@ func ToSARIF(base string, fs []Finding) SARIF {
 		Tool:       sarifTool{sarifDriver{Name: "lazaret rules check"}},
 	}
 	for _, l := range lints {
-		run.Tool.Driver.Rules = append(
-			run.Tool.Driver.Rules,
-			sarifRule{l.ID, sarifText{l.Doc}, sarifText{l.Help}, sarifDefault{l.Level}},
-		)
+		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules,
+			sarifRule{l.ID, sarifText{l.Doc}, sarifText{l.Help}, sarifDefault{l.Level}})
 	}
 	id := ""
 	if path.IsAbs(base) || base == ".." || strings.HasPrefix(base, "../") {
@@ -147,17 +145,12 @@ func ToSARIF(base string, fs []Finding) SARIF {
 		base = ""
 	}
 	for _, f := range fs {
-		at := sarifPhysical{
-			Artifact: sarifArtifact{URI: (&url.URL{Path: path.Join(base, f.File)}).String(), Base: id},
-		}
+		at := sarifPhysical{Artifact: sarifArtifact{URI: (&url.URL{Path: path.Join(base, f.File)}).String(), Base: id}}
 		if f.Line > 0 {
 			at.Region = &sarifRegion{f.Line, max(f.Column, 1), sarifText{f.Source}}
 		}
 		i := slices.IndexFunc(lints, func(l Info) bool { return l.ID == f.Rule })
-		run.Results = append(
-			run.Results,
-			sarifResult{f.Rule, i, f.Level, sarifText{f.Message}, []sarifLocation{{at}}},
-		)
+		run.Results = append(run.Results, sarifResult{f.Rule, i, f.Level, sarifText{f.Message}, []sarifLocation{{at}}})
 	}
 	return SARIF{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}}
 }

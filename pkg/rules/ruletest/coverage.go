@@ -111,14 +111,8 @@ func newCoverage(src *rules.Source, set *rules.Set) (*coverage, error) {
 			continue
 		}
 		at := r.Place("when", "")
-		u, err := cover(
-			set.Scopes[r.Pack],
-			r.ID,
-			r.When.Source,
-			src.Files[r.File],
-			r.File,
-			position{at.Line, at.Column},
-		)
+		u, err := cover(set.Scopes[r.Pack], r.ID, r.When.Source, src.Files[r.File], r.File,
+			position{at.Line, at.Column})
 		if err != nil {
 			return nil, err
 		}
@@ -144,14 +138,8 @@ func (c *coverage) addMacros(src *rules.Source, pack string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Macros)) {
 		at := d.Errorf([]any{"macros", name}, "")
-		u, err := cover(
-			c.set.Scopes[pack],
-			"macros."+name,
-			p.Macros[name],
-			src.Files[file],
-			file,
-			position{at.Line, at.Column},
-		)
+		u, err := cover(c.set.Scopes[pack], "macros."+name, p.Macros[name], src.Files[file], file,
+			position{at.Line, at.Column})
 		if err != nil {
 			return err
 		}
@@ -240,21 +228,15 @@ func (c *coverage) report() *Coverage {
 		at.What = "no test evaluates it without firing"
 		goal(u.quiet, at)
 		n := u.report(goal)
-		out.Rules = append(
-			out.Rules,
-			RuleCoverage{Rule: r.ID, Fired: u.fired, Quiet: u.quiet, Goals: 2 + n, Met: out.Met - before},
-		)
+		out.Rules = append(out.Rules,
+			RuleCoverage{Rule: r.ID, Fired: u.fired, Quiet: u.quiet, Goals: 2 + n, Met: out.Met - before})
 	}
 	for _, u := range c.macros {
 		u.report(goal)
 	}
 	slices.SortFunc(out.Gaps, func(a, b Gap) int {
-		return cmp.Or(
-			strings.Compare(a.File, b.File),
-			a.Line-b.Line,
-			a.Column-b.Column,
-			strings.Compare(a.What, b.What),
-		)
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column,
+			strings.Compare(a.What, b.What))
 	})
 	out.Percent = 100
 	if out.Goals > 0 {

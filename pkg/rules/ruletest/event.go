@@ -387,12 +387,8 @@ func (g *TestEvent) body(h streams.EntryHead) (typ streams.Type, body any, err e
 
 func (m *memoryDoc) entry(h streams.EntryHead) (*streams.MemoryEntry, error) {
 	if m.Times > 1 && len(m.Text) > streams.DefaultMaxEvent/m.Times {
-		return nil, fmt.Errorf(
-			"a text of %d bytes %d times is more than an event holds, %d bytes",
-			len(m.Text),
-			m.Times,
-			streams.DefaultMaxEvent,
-		)
+		return nil, fmt.Errorf("a text of %d bytes %d times is more than an event holds, %d bytes", len(m.Text),
+			m.Times, streams.DefaultMaxEvent)
 	}
 	content := strings.Repeat(m.Text, max(m.Times, 1))
 	b := &streams.MemoryEntry{
@@ -406,11 +402,9 @@ func (m *memoryDoc) entry(h streams.EntryHead) (*streams.MemoryEntry, error) {
 		Source:      m.Source,
 		DerivedFrom: m.Parents,
 		Content:     content,
-		Features: text.Analyze(
-			content,
-		),
-		Repeats: m.Repeats,
-		Belief:  streams.BeliefRef{ID: fmt.Sprintf("b%d", h.Intake), Found: true},
+		Features:    text.Analyze(content),
+		Repeats:     m.Repeats,
+		Belief:      streams.BeliefRef{ID: fmt.Sprintf("b%d", h.Intake), Found: true},
 	}
 	if m.Belief != nil {
 		ref, err := m.Belief.ref()
@@ -487,20 +481,10 @@ func (b *beliefDoc) ref() (streams.BeliefRef, error) {
 	if b.Confidence == 0 {
 		r.Confidence = 0.7
 	}
-	return r, firstError(
-		word(cmp.Or(b.Truth, "supported"), &r.Axes.Truth),
-		word(cmp.Or(b.Quality, "tool_result"), &r.Quality),
-		word(b.Kind, &r.Kind),
-		word(b.Grade, &r.Grade),
-		word(
-			b.Retrieval,
-			&r.Axes.Retrieval,
-		),
-		word(b.Security, &r.Axes.Security),
-		word(b.Freshness, &r.Axes.Freshness),
-		word(b.Sensitivity, &r.Sensitivity),
-		word(b.Scope, &r.Scope),
-	)
+	return r, firstError(word(cmp.Or(b.Truth, "supported"), &r.Axes.Truth),
+		word(cmp.Or(b.Quality, "tool_result"), &r.Quality), word(b.Kind, &r.Kind), word(b.Grade, &r.Grade),
+		word(b.Retrieval, &r.Axes.Retrieval), word(b.Security, &r.Axes.Security), word(b.Freshness, &r.Axes.Freshness),
+		word(b.Sensitivity, &r.Sensitivity), word(b.Scope, &r.Scope))
 }
 
 // word parses an optional word.

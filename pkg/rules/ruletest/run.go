@@ -368,14 +368,8 @@ func (t *testRun) compareVerdicts(gave []string) {
 func describeAlerts(as []streams.Alert) string {
 	var out []string
 	for _, a := range as[:min(len(as), 3)] {
-		s := fmt.Sprintf(
-			"severity %q effect %q mode %q subject %q message %q",
-			a.Severity,
-			a.Effect,
-			a.Mode,
-			a.Subject.Kind+" "+a.Subject.ID,
-			streams.Clip(a.Message, 120),
-		)
+		s := fmt.Sprintf("severity %q effect %q mode %q subject %q message %q", a.Severity, a.Effect, a.Mode,
+			a.Subject.Kind+" "+a.Subject.ID, streams.Clip(a.Message, 120))
 		if a.Exception != "" {
 			s += fmt.Sprintf(" exception %q", a.Exception)
 		}
