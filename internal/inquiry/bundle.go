@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"sort"
@@ -218,15 +219,57 @@ func (z *archive) putSpan(m *manifest, span *chain.Span, trust []byte) error {
 	return nil
 }
 
-// bundleLine returns a leaf in the format of bundles, with its payload if payload is set.
-func (l *Log) bundleLine(leaf *chain.Leaf, payload bool) (*bundleLine, error) {
+// lineOf returns a leaf in the format of bundles, without its payload.
+func lineOf(leaf *chain.Leaf) *bundleLine {
 	x := &bundleLine{Index: leaf.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type,
 		Project: leaf.Project, Length: leaf.Length}
-	if leaf.Kind != chain.KindEntry {
-		return x, nil
+	if leaf.Kind == chain.KindEntry {
+		x.Commitment = hex.EncodeToString(leaf.Commitment[:])
 	}
-	x.Commitment = hex.EncodeToString(leaf.Commitment[:])
-	if !payload {
+	return x
+}
+
+// leaf returns the leaf of a line, without the hash of the previous leaf. If the line's kind is unknown, the kind of the
+// leaf is 0.
+func (x *bundleLine) leaf() (leaf chain.Leaf, err error) {
+	leaf = chain.Leaf{Kind: kindOf(x.Kind), Index: x.Index, Seq: x.Seq, Time: x.Time, Type: x.Type, Project: x.Project,
+		Length: x.Length}
+	if x.Commitment == "" {
+		return leaf, nil
+	}
+	c, err := hex.DecodeString(x.Commitment)
+	if err != nil || len(c) != len(leaf.Commitment) {
+		return leaf, fmt.Errorf("the commitment of leaf %d is not a hash", x.Index)
+	}
+	copy(leaf.Commitment[:], c)
+	return leaf, nil
+}
+
+// kindOf returns the kind of leaves with this name, or 0.
+func kindOf(name string) chain.Kind {
+	for _, k := range []chain.Kind{chain.KindEntry, chain.KindGap, chain.KindReset} {
+		if k.String() == name {
+			return k
+		}
+	}
+	return 0
+}
+
+// put sets the payload and its salt.
+func (x *bundleLine) put(salt [16]byte, payload []byte) {
+	x.Salt = hex.EncodeToString(salt[:])
+	if utf8.Valid(payload) {
+		text := string(payload)
+		x.Payload = &text
+	} else {
+		x.Base64 = payload
+	}
+}
+
+// bundleLine returns a leaf in the format of bundles, with its payload if payload is set.
+func (l *Log) bundleLine(leaf *chain.Leaf, payload bool) (*bundleLine, error) {
+	x := lineOf(leaf)
+	if leaf.Kind != chain.KindEntry || !payload {
 		return x, nil
 	}
 	salt, p, err := l.chain.Salted(leaf.Index)
@@ -238,13 +281,7 @@ func (l *Log) bundleLine(leaf *chain.Leaf, payload bool) (*bundleLine, error) {
 	case err != nil:
 		return nil, err
 	default:
-		x.Salt = hex.EncodeToString(salt[:])
-		if utf8.Valid(p) {
-			s := string(p)
-			x.Payload = &s
-		} else {
-			x.Base64 = p
-		}
+		x.put(salt, p)
 	}
 	return x, nil
 }
@@ -286,13 +323,8 @@ func (a *archive) put(name string, b []byte) error {
 
 func (a *archive) close() error {
 	a.end()
-	var names []string
-	for n := range a.sums {
-		names = append(names, n)
-	}
-	sort.Strings(names)
 	var b bytes.Buffer
-	for _, n := range names {
+	for _, n := range slices.Sorted(maps.Keys(a.sums)) {
 		fmt.Fprintf(&b, "%s  %s\n", a.sums[n], n)
 	}
 	if err := a.put(bundleSums, b.Bytes()); err != nil {

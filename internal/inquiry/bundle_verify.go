@@ -364,12 +364,7 @@ func (v *bundleCheck) leaf(x *bundleLine, at int64) (leaf chain.Leaf, err error)
 	if x.Index != at {
 		return leaf, fmt.Errorf("found leaf %d, want leaf %d", x.Index, at)
 	}
-	leaf = chain.Leaf{Seq: x.Seq, Time: x.Time, Type: x.Type, Project: x.Project, Length: x.Length}
-	for _, k := range []chain.Kind{chain.KindEntry, chain.KindGap, chain.KindReset} {
-		if k.String() == x.Kind {
-			leaf.Kind = k
-		}
-	}
+	leaf, err = x.leaf()
 	switch leaf.Kind {
 	case chain.KindEntry:
 		v.rep.Entries++
@@ -382,14 +377,7 @@ func (v *bundleCheck) leaf(x *bundleLine, at int64) (leaf chain.Leaf, err error)
 	default:
 		return leaf, fmt.Errorf("leaf %d is of kind %q", at, x.Kind)
 	}
-	if x.Commitment != "" {
-		c, err := hex.DecodeString(x.Commitment)
-		if err != nil || len(c) != len(leaf.Commitment) {
-			return leaf, fmt.Errorf("the commitment of leaf %d is not a hash", at)
-		}
-		copy(leaf.Commitment[:], c)
-	}
-	return leaf, nil
+	return leaf, err
 }
 
 // payload checks a payload against its leaf.

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -232,14 +230,8 @@ func (l *Log) Remake(ctx context.Context, file string, trust []byte) error {
 	if old != nil {
 		trust = old
 	}
-	if _, err := l.writeBundle(ctx, file, BundleOptions{From: m.From, To: m.To, Trust: trust}); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(file))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	_, err = l.writeBundle(ctx, file, BundleOptions{From: m.From, To: m.To, Trust: trust})
+	return err
 }
 
 // Policy returns the text of the active policy at the log's end, or nil if there is none.

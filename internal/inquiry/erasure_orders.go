@@ -147,12 +147,9 @@ func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 			first = x.Index + 1
 			continue
 		}
-		leaf := &chain.Leaf{Kind: chain.KindEntry, Index: x.Index, Seq: x.Seq, Time: x.Time, Type: x.Type,
-			Project: x.Project, Length: x.Length}
-		if c, cerr := hex.DecodeString(x.Commitment); cerr == nil && len(c) == len(leaf.Commitment) {
-			copy(leaf.Commitment[:], c)
-		}
-		all = append(all, x.statement(leaf, first))
+		leaf, _ := x.leaf() // the payload does not match a commitment that is not a hash
+		leaf.Kind = chain.KindEntry
+		all = append(all, x.statement(&leaf, first))
 	}
 	if err = errors.Join(err, lines.Err()); err != nil {
 		v.bad(m.From, "%s: %v", bundleOrders, err)

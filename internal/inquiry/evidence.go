@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -200,12 +200,7 @@ func (g *gathered) add(e *Entry) {
 }
 
 func (g *gathered) indexes() []int64 {
-	var out []int64
-	for i := range g.entries {
-		out = append(out, i)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(g.entries))
 }
 
 // proposal finds the proposal that o.Of names by its id, its ledger position, or the ledger position of its
@@ -445,9 +440,7 @@ func (l *Log) evidenceLeaf(e *Entry, redact *Redactor) (x EvidenceLeaf, hash tlo
 		return x, hash, err
 	}
 	hash = tlog.RecordHash(raw)
-	x.bundleLine = bundleLine{Index: e.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type,
-		Project: leaf.Project, Length: leaf.Length,
-		Commitment: hex.EncodeToString(leaf.Commitment[:])}
+	x.bundleLine = *lineOf(&leaf)
 	x.Prev = hex.EncodeToString(leaf.Prev[:])
 	proof, err := l.Prove(e)
 	if err != nil {
@@ -470,13 +463,7 @@ func (l *Log) evidenceLeaf(e *Entry, redact *Redactor) (x EvidenceLeaf, hash tlo
 	if err != nil {
 		return x, hash, err
 	}
-	x.Salt = hex.EncodeToString(salt[:])
-	if utf8.Valid(payload) {
-		text := string(payload)
-		x.Payload = &text
-	} else {
-		x.Base64 = payload
-	}
+	x.put(salt, payload)
 	return x, hash, nil
 }
 

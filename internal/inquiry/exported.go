@@ -78,13 +78,8 @@ func exportedLeaf(line []byte, index int64, prev tlog.Hash) ([]byte, error) {
 	if e.Index != index {
 		return nil, fmt.Errorf("it has leaf %d, want %d: export all entries, in order", e.Index, index)
 	}
-	l := chain.Leaf{Index: e.Index, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project, Length: uint64(e.Bytes),
-		Prev: prev}
-	for _, k := range []chain.Kind{chain.KindEntry, chain.KindGap, chain.KindReset} {
-		if k.String() == e.Kind {
-			l.Kind = k
-		}
-	}
+	l := chain.Leaf{Kind: kindOf(e.Kind), Index: e.Index, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project,
+		Length: uint64(e.Bytes), Prev: prev}
 	if n, err := hex.Decode(l.Commitment[:], []byte(e.Commitment)); err != nil || n != len(l.Commitment) ||
 		len(e.Commitment) != 2*n {
 		return nil, fmt.Errorf("the commitment is not %d bytes of hex", len(l.Commitment))

@@ -134,19 +134,28 @@ func (m *Minter) FollowURL(url string) error {
 	}
 	last := ContextFile(m.data, string(RoleOperator))
 	contexts = slices.DeleteFunc(contexts, func(f string) bool { return f == last })
-	for _, f := range append(contexts, last) {
+	return changeContexts(append(contexts, last), func(c map[string]any) (changed bool) {
+		if changed = c["url"] == old; changed {
+			c["url"] = url
+		}
+		return changed
+	})
+}
+
+// changeContexts writes the context files that change changes. Other programs may have added fields to them.
+func changeContexts(contexts []string, change func(c map[string]any) (changed bool)) error {
+	for _, f := range contexts {
 		b, err := os.ReadFile(f)
 		if err != nil {
 			return err
 		}
-		var c map[string]any // other programs may have added fields
+		var c map[string]any
 		if err := streams.Unmarshal(b, &c); err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
-		if c["url"] != old {
+		if !change(c) {
 			continue
 		}
-		c["url"] = url
 		if b, err = streams.Marshal(c); err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
@@ -175,15 +184,7 @@ func DetachContexts(data, at string) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range contexts {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			return err
-		}
-		var c map[string]any
-		if err := streams.Unmarshal(b, &c); err != nil {
-			return fmt.Errorf("%s: %w", f, err)
-		}
+	return changeContexts(contexts, func(c map[string]any) bool {
 		c["url"] = natsfiles.NoServer
 		if creds, ok := c["creds"].(string); ok {
 			name := filepath.Base(creds)
@@ -191,14 +192,8 @@ func DetachContexts(data, at string) error {
 				c["creds"] = filepath.Join(at, "creds", name)
 			}
 		}
-		if b, err = streams.Marshal(c); err != nil {
-			return fmt.Errorf("%s: %w", f, err)
-		}
-		if err := files.Write(f, append(b, '\n'), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
+		return true
+	})
 }
 
 // ContextURL returns the server's URL in a context of the data folder.

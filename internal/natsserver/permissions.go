@@ -244,49 +244,30 @@ func (a Agent) permissions() (perms, error) {
 	if len(kinds) == 0 {
 		kinds = streams.Kinds
 	}
-	add := func(s string, err error) error {
-		if err == nil {
-			p.pub = append(p.pub, s)
+	var wrong error
+	add := func(s string, err error) {
+		p.pub = append(p.pub, s)
+		if wrong == nil {
+			wrong = err
 		}
-		return err
 	}
+	services := map[streams.Kind][]streams.Service{streams.KindObs: {streams.SvcObserve},
+		streams.KindMem: {streams.SvcRemember}, streams.KindAct: {streams.SvcDecide},
+		streams.KindRecall: {streams.SvcRecall, streams.SvcGate}}
 	for _, k := range kinds {
+		origins := []beliefs.Origin{""}
 		if k.HasOrigin() {
-			for _, o := range a.Origins {
-				if err := add(streams.IntakeSubject(a.Project, a.Name, k, o)); err != nil {
-					return p, err
-				}
-			}
-			continue
+			origins = a.Origins
 		}
-		if err := add(streams.IntakeSubject(a.Project, a.Name, k, "")); err != nil {
-			return p, err
-		}
-	}
-	if slices.Contains(kinds, streams.KindObs) {
-		for _, o := range a.Origins {
-			if err := add(streams.ServiceSubject(streams.SvcObserve, a.Project, a.Name, o)); err != nil {
-				return p, err
+		for _, o := range origins {
+			add(streams.IntakeSubject(a.Project, a.Name, k, o))
+			for _, svc := range services[k] {
+				add(streams.ServiceSubject(svc, a.Project, a.Name, o))
 			}
 		}
 	}
-	if slices.Contains(kinds, streams.KindMem) {
-		for _, o := range a.Origins {
-			if err := add(streams.ServiceSubject(streams.SvcRemember, a.Project, a.Name, o)); err != nil {
-				return p, err
-			}
-		}
-	}
-	for svc, k := range map[streams.Service]streams.Kind{streams.SvcDecide: streams.KindAct,
-		streams.SvcRecall: streams.KindRecall, streams.SvcGate: streams.KindRecall} {
-		if slices.Contains(kinds, k) {
-			if err := add(streams.ServiceSubject(svc, a.Project, a.Name, "")); err != nil {
-				return p, err
-			}
-		}
-	}
-	if err := add(streams.ServiceSubject(streams.SvcProve, a.Project, a.Name, "")); err != nil {
-		return p, err
+	if add(streams.ServiceSubject(streams.SvcProve, a.Project, a.Name, "")); wrong != nil {
+		return p, wrong
 	}
 	slices.Sort(p.pub)
 	// An agent may subscribe to messages about its own holds. It may not subscribe to alerts, because they would show
