@@ -29,10 +29,15 @@ func (h *handler) linked(command string) (why string) {
 	if !all {
 		return "it names more files than are looked up"
 	}
-	matched := 0
+	matched, builds := 0, shell.Kind(command) == shell.Build
 	for _, w := range words {
 		if w.Folder {
-			why = h.worksOutside(w)
+			// A line that stays in the working folder and is no build has its own level.
+			if builds || w.Lost || !slices.Equal(w.Names, []string{"."}) {
+				why = h.worksOutside(w)
+			}
+		} else if builds && w.Write && w.Program != "go" && slices.ContainsFunc(w.Names, h.strays) {
+			why = "it writes a file outside of the project"
 		} else if h.cfg.Read != nil { // otherwise links are not known
 			why = h.linkedWord(w, &matched)
 		}
@@ -79,9 +84,11 @@ func (h *handler) worksOutside(w shell.Path) string {
 		return "it writes in a folder that is not known"
 	}
 	for _, dir := range w.Names {
+		if strings.HasPrefix(dir, "~") && !strings.HasPrefix(dir, "~/") {
+			return "it writes in a folder that is not known" // ~ana, ~-
+		}
 		for _, place := range h.places(dir) {
-			file := filepath.Join(place, "x") // if the project is the home, not all files in it count
-			if place == "" || !h.agentsOwn(place) && !h.inProject(dir, file) && !h.temporary(place) && !h.namedOutside(dir) {
+			if place == "" || h.outsider(dir, place, filepath.Join(place, "x")) {
 				return "it writes in a folder outside of the project"
 			}
 			if rel := h.relative(place); !filepath.IsAbs(rel) && shell.Started(rel) {
@@ -90,6 +97,20 @@ func (h *handler) worksOutside(w shell.Path) string {
 		}
 	}
 	return ""
+}
+
+// outsider reports whether a program of a line may not write to the place of a name without a person. in is the place, or
+// a file in it: if the project's folder is the home, not all files in it count as inside.
+func (h *handler) outsider(name, place, in string) bool {
+	return !h.agentsOwn(place) && !h.inProject(name, in) && !h.temporary(place) && !h.namedOutside(name)
+}
+
+// strays reports whether a word of a build is the path of a file elsewhere, as in gofmt -w ~/other/a.go. The words of go
+// may be names of tests, and it writes only where its options permit.
+func (h *handler) strays(file string) bool {
+	return (filepath.IsAbs(file) || strings.HasPrefix(file, "~/") || strings.Contains(file, "..")) && h.exists(file) &&
+		slices.ContainsFunc(h.places(file), func(place string) bool { return h.outsider(file, place, place) }) &&
+		!strings.HasPrefix(file, "/dev/")
 }
 
 // linkedWord is like linked, for one word of a line. It adds to matched how many files patterns name.
@@ -161,7 +182,7 @@ func (h *handler) linkedFile(file string, write bool) string {
 		case shell.SecretFile(place) && !shell.SecretFile(named):
 			return readsSecret
 		case !write:
-		case !h.agentsOwn(place) && !h.inProject(file, place) && !h.temporary(place) && !h.namedOutside(file):
+		case h.outsider(file, place, place):
 			return "it may write outside the project's folder through a link"
 		case h.settingsLinked(named, place):
 			return editsSettings

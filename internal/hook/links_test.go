@@ -100,6 +100,7 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(top, "b"), "x")
+	put(t, home+"/other/a.go", "package other")
 	outside := []string{"cd /opt && cp hosts x", "cd /etc && cp hosts x", "cd ~/other && mv a b", "cd " + home + "/other; touch a",
 		"cd ~/other && mkdir a", "cd away && cp a b", "cd ~/other && make test", "cd ~/other && go test ./...",
 		"cd /opt && go build", "cd ~/other && git add -A && git commit -m x", "cd - && cp a b", "cd - && cp README.md b",
@@ -109,7 +110,9 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"pushd ~/other && cp a b", "env -C ~/other cp a b", "git -C ~/other mv a b", "make -C ~/other test",
 		"tar -C ~/other -xf a.tar", "cd ~/other && ln -s a b", "cd ~/other && rsync a b", "cd ~/other && install a b",
 		"timeout 5 cd sub && cd ~/other && cp a b", "ls | cd ~/other; cp a b", "while true; do cp a b; cd ..; done",
-		"cd \"$(git rev-parse --show-toplevel)\" && cd ~/other && cp a b", "cd $X && cp a b"}
+		"cd \"$(git rev-parse --show-toplevel)\" && cd ~/other && cp a b", "cd $X && cp a b", "cd ~ana && make test", "cd ~- && cp a b",
+		"gofmt -w ~/other/a.go", "black " + home + "/other", "npx prettier --write sub/../away/a.go",
+		"pytest -q " + home + "/other/a.go"}
 	for i := 0; i < len(outside); i += 15 { // a session may have 20 open holds of one tool
 		fresh := work(t, "Fix the failing test, and run the tests", true)
 		fresh.cwd, fresh.cfg.Folder = top, top
@@ -125,7 +128,8 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"cd $(git rev-parse --show-toplevel) && go test ./...", "cd \"$(git rev-parse --show-toplevel)\" && make test && cp b c",
 		"(cd sub && make test) && cp b c", "(cd ~/other && ls); touch c", "cd ~/other && ls -la", "cd ~/other && git log --oneline",
 		"cd /tmp && touch lazaret-h1-a", "mkdir -p new && cd new && touch a && cd .. && touch c", "cd sub && ls && cd .. && git add -A",
-		"cd sub && git commit -am 'mend it'", "cd sub && echo x > a", "npm test || cd sub && touch a", "cd sub/ && go vet ./... | tee out.txt"}
+		"cd sub && git commit -am 'mend it'", "cd sub && echo x > a", "npm test || cd sub && touch a", "cd sub/ && go vet ./... | tee out.txt",
+		"gofmt -w " + top + "/count.go", "go test -run '/etc' ./...", "go vet ./... 2> /dev/null", "black --check /tmp"}
 	s.cfg.Folder = top
 	for _, line := range inside {
 		if got := s.proposes("Bash", map[string]any{"command": line}); got != nil {

