@@ -288,7 +288,12 @@ func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
 
 // ledgerTime returns the ledger time of the last entry.
 func ledgerTime(st *stage.State) (time.Time, error) {
-	v, ok, err := st.Get([]byte{keyClock})
+	return timeAt(st, keyClock)
+}
+
+// timeAt returns the time under a key of one byte, or the zero time.
+func timeAt(st *stage.State, key byte) (time.Time, error) {
+	v, ok, err := st.Get([]byte{key})
 	if err != nil || !ok || len(v) != 8 {
 		return time.Time{}, err
 	}

@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"encoding/binary"
 	"time"
 
 	"lazaret/internal/stage"
@@ -13,7 +12,7 @@ import (
 
 // scheduleReaudit sets the timer of the next re-audit according to the policy in force.
 func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
-	at, err := f.reauditAt(st)
+	at, err := timeAt(st, keyReaudit)
 	if err != nil {
 		return err
 	}
@@ -30,7 +29,7 @@ func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
 // nextReaudit sets the timer again, counted from now. If several re-audits were missed while the pipeline was down,
 // they are replaced by one.
 func (f *Fold) nextReaudit(st *stage.State, now time.Time) error {
-	at, err := f.reauditAt(st)
+	at, err := timeAt(st, keyReaudit)
 	if err != nil {
 		return err
 	}
@@ -57,13 +56,4 @@ func (f *Fold) reauditEvery(st *stage.State) (time.Duration, error) {
 		return 0, err
 	}
 	return pol.Reaudit, nil
-}
-
-// reauditAt returns the time of the next re-audit, or the zero time.
-func (f *Fold) reauditAt(st *stage.State) (time.Time, error) {
-	v, ok, err := st.Get([]byte{keyReaudit})
-	if err != nil || !ok || len(v) != 8 {
-		return time.Time{}, err
-	}
-	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), nil
 }

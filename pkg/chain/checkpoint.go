@@ -252,7 +252,7 @@ func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("signing a handover at size %d: %w", h.Size, err)
 	}
-	n, err := l.handovers()
+	n, err := l.Handovers()
 	if err != nil {
 		return nil, err
 	}
@@ -264,9 +264,7 @@ func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
 }
 
 // Handovers returns the notes of all changes of the signing key, oldest first.
-func (l *Log) Handovers() ([][]byte, error) { return l.handovers() }
-
-func (l *Log) handovers() ([][]byte, error) {
+func (l *Log) Handovers() ([][]byte, error) {
 	var out [][]byte
 	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceHandover}, UpperBound: []byte{spaceHandover + 1}})
 	if err != nil {
@@ -385,7 +383,7 @@ func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 // Successor returns the public key that the last handover named. This key must sign all checkpoints after that
 // handover. If there was no handover, Successor returns "".
 func (l *Log) Successor() (string, error) {
-	n, err := l.handovers()
+	n, err := l.Handovers()
 	if err != nil || len(n) == 0 {
 		return "", err
 	}

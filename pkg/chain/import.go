@@ -163,20 +163,10 @@ func (l *Log) findMessage(seq uint64) (int64, error) {
 	if seq == 0 || seq > h.LastSeq {
 		return 0, fmt.Errorf("ledger sequence %d of %d: %w", seq, h.LastSeq, ErrRange)
 	}
-	first := int64(0)
-	if h.Resets > 0 {
-		// Sequences ascend after the last reset.
-		err := l.Range(0, h.Size, func(i int64, leaf Leaf) error {
-			if leaf.Kind == KindReset {
-				first = i + 1
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, err
-		}
+	first, err := l.present(h.Size) // sequences ascend after the last reset
+	if err != nil {
+		return 0, err
 	}
-	var err error
 	n := sort.Search(int(h.Size-first), func(i int) bool {
 		leaf, e := l.Leaf(first + int64(i))
 		err = errors.Join(err, e)

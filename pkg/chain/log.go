@@ -306,14 +306,11 @@ const (
 )
 
 func encodeMeta(h *Head) []byte {
-	b := binary.BigEndian.AppendUint64([]byte{storeVersion}, uint64(h.Size))
-	b = binary.BigEndian.AppendUint64(b, uint64(h.Entries))
-	b = binary.BigEndian.AppendUint64(b, uint64(h.Gaps))
-	b = binary.BigEndian.AppendUint64(b, uint64(h.Resets))
-	b = binary.BigEndian.AppendUint64(b, h.LastSeq)
-	b = binary.BigEndian.AppendUint64(b, uint64(h.LastTime.UnixNano()))
-	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.Epoch)))
-	b = binary.BigEndian.AppendUint64(b, uint64(h.Imported))
+	b := []byte{storeVersion}
+	for _, n := range []int64{h.Size, h.Entries, h.Gaps, h.Resets, int64(h.LastSeq), h.LastTime.UnixNano(),
+		nanos(h.Epoch), h.Imported} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 

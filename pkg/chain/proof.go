@@ -30,11 +30,15 @@ func (v *View) Prove(i int64) (*Proof, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newProof(i, raw, v.Note, p)
+}
+
+func newProof(i int64, raw, checkpoint []byte, hashes tlog.RecordProof) (*Proof, error) {
 	leaf, err := DecodeLeaf(raw)
 	if err != nil {
 		return nil, fmt.Errorf("leaf %d: %w", i, err)
 	}
-	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: v.Note, hashes: p}, nil
+	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: checkpoint, hashes: hashes}, nil
 }
 
 // Prove returns a proof of a leaf for the log's own last signed checkpoint, with the cosignatures that the checkpoint
@@ -56,15 +60,11 @@ func (l *Log) Prove(i int64) (*Proof, error) {
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := DecodeLeaf(raw)
-	if err != nil {
-		return nil, fmt.Errorf("leaf %d: %w", i, err)
-	}
 	hashes, err := l.ProveInclusion(i, cp.Size)
 	if err != nil {
 		return nil, err
 	}
-	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: h.Checkpoint, hashes: hashes}, nil
+	return newProof(i, raw, h.Checkpoint, hashes)
 }
 
 // extraVersion is the format version of the extra data in a proof.

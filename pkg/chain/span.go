@@ -65,7 +65,7 @@ func (l *Log) Span(from, to int64) (*Span, error) {
 	if s.After, err = at(to); err != nil {
 		return nil, err
 	}
-	if s.Handovers, err = l.handovers(); err != nil {
+	if s.Handovers, err = l.Handovers(); err != nil {
 		return nil, err
 	}
 	if from > 0 {

@@ -42,29 +42,22 @@ type edge struct {
 
 // add adds a record's hash and appends to out the hashes that the tree stores because of this record
 // (tlog.StoredHashesForRecordHash): the record's own, and those of the subtrees that the record completes.
-func (e *edge) add(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
-	out = append(out, h)
-	level := 0
-	for ; e.size>>level&1 == 1; level++ {
-		h = nodeHash(e.at[level], h)
-		out = append(out, h)
-	}
-	e.at[level] = h
-	e.size++
-	return out
-}
+func (e *edge) add(h tlog.Hash, out []tlog.Hash) []tlog.Hash { return e.addAt(0, h, out) }
 
 // addTile adds the hash of a full tile of leaves. The edge's size must be a multiple of TileWidth. To out, it appends
 // like add, but only hashes from the level of the tile's own hash upward.
-func (e *edge) addTile(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
+func (e *edge) addTile(h tlog.Hash, out []tlog.Hash) []tlog.Hash { return e.addAt(TileHeight, h, out) }
+
+// addAt adds the hash of a full subtree of 1<<level leaves.
+func (e *edge) addAt(level int, h tlog.Hash, out []tlog.Hash) []tlog.Hash {
+	added := int64(1) << level
 	out = append(out, h)
-	level := TileHeight
 	for ; e.size>>level&1 == 1; level++ {
 		h = nodeHash(e.at[level], h)
 		out = append(out, h)
 	}
 	e.at[level] = h
-	e.size += TileWidth
+	e.size += added
 	return out
 }
 
