@@ -33,6 +33,10 @@ type comparer struct {
 	trimmed uint64
 }
 
+func (c *comparer) bad(leaf int64, format string, args ...any) {
+	c.Bad = append(c.Bad, chain.Finding{Index: leaf, Text: fmt.Sprintf(format, args...)})
+}
+
 // CompareLedger compares the log's leaves since the last reset with the ledger's entries. An entry may be missing if it
 // was trimmed, or if its payload is forgotten in the log too; the verification of the log checks whether forgetting was
 // lawful. Entries after the log's last leaf are ignored.
@@ -44,21 +48,12 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 	h := l.Head()
 	c := &comparer{log: l, end: h.Size}
 	if created := st.CachedInfo().Created; !h.Epoch.IsZero() && !created.Equal(h.Epoch) {
-		c.Bad = append(c.Bad, chain.Finding{Index: max(h.Size-1, 0),
-			Text: fmt.Sprintf("the log is of a ledger that was created at %s, but this ledger was created at %s", h.Epoch,
-				created)})
+		c.bad(max(h.Size-1, 0), "the log is of a ledger that was created at %s, but this ledger was created at %s", h.Epoch,
+			created)
 		return &c.Comparison, nil
 	}
-	if h.Resets > 0 {
-		err := l.Range(0, h.Size, func(i int64, leaf chain.Leaf) error {
-			if leaf.Kind == chain.KindReset {
-				c.at = i + 1
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+	if c.at, err = l.Present(h.Size); err != nil {
+		return nil, err
 	}
 	if c.trimmed, err = stage.Trimmed(ctx, js); err != nil {
 		return nil, err
@@ -97,19 +92,16 @@ func (c *comparer) entry(e *streams.Entry) error {
 	}
 	switch {
 	case leaf.Kind == chain.KindEntry && leaf.Seq != e.Position():
-		c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-			Text: fmt.Sprintf("leaf %d is at ledger position %s, but the ledger has an entry at %s that the log lacks", c.at,
-				position.Text(leaf.Seq), position.Text(e.Position()))})
+		c.bad(c.at, "leaf %d is at ledger position %s, but the ledger has an entry at %s that the log lacks", c.at,
+			position.Text(leaf.Seq), position.Text(e.Position()))
 		return nil
 	case leaf.Kind == chain.KindGap:
-		c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-			Text: fmt.Sprintf("leaf %d says that ledger entry %s is missing, but the ledger has this entry", c.at,
-				position.Text(e.Position()))})
+		c.bad(c.at, "leaf %d says that ledger entry %s is missing, but the ledger has this entry", c.at,
+			position.Text(e.Position()))
 		return nil
 	default:
 		if why := differs(&leaf, e); why != "" {
-			c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d is not ledger entry %s: %s", c.at,
-				position.Text(e.Position()), why)})
+			c.bad(c.at, "leaf %d is not ledger entry %s: %s", c.at, position.Text(e.Position()), why)
 		} else {
 			c.Compared++
 		}
@@ -142,9 +134,8 @@ func (c *comparer) missing(seq uint64) error {
 		case errors.Is(err, chain.ErrForgotten):
 			c.Forgotten++
 		default:
-			c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-				Text: fmt.Sprintf("the ledger has no entry %s, but the log has its leaf %d (%s, project %s): the entry was "+
-					"neither trimmed nor forgotten", position.Text(leaf.Seq), c.at, leaf.Type, leaf.Project)})
+			c.bad(c.at, "the ledger has no entry %s, but the log has its leaf %d (%s, project %s): the entry was neither "+
+				"trimmed nor forgotten", position.Text(leaf.Seq), c.at, leaf.Type, leaf.Project)
 		}
 	}
 	return nil

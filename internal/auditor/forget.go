@@ -290,20 +290,12 @@ func (a *Auditor) expire(c *streams.Custody, held map[string]bool) error {
 		return err
 	}
 	h := a.log.Head()
-	last := int64(-1) // last leaf of an earlier ledger
-	if h.Resets > 0 {
-		err := a.log.Range(0, h.Size, func(i int64, leaf chain.Leaf) error {
-			if leaf.Kind == chain.KindReset {
-				last = i
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	first, err := a.log.Present(h.Size)
+	if err != nil {
+		return err
 	}
 	n, err := a.log.EraseUpTo(context.Background(), c.UpTo, func(leaf *chain.Leaf) bool {
-		return !statement.Expires(c, leaf, leaf.Index <= last, held)
+		return !statement.Expires(c, leaf, leaf.Index < first, held)
 	})
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, k
 	defer l.appending.Unlock()
 	var gone []int64
 	size := l.Head().Size
-	from, err := l.present(size)
+	from, err := l.Present(size)
 	if err != nil {
 		return 0, err
 	}
@@ -179,7 +179,7 @@ const eraseBatch = 1 << 20
 // time, or 0.
 func (l *Log) LastBefore(t time.Time) (uint64, error) {
 	size := l.Head().Size
-	from, err := l.present(size)
+	from, err := l.Present(size)
 	if err != nil {
 		return 0, err
 	}
@@ -216,8 +216,9 @@ func spans(leaves []int64) (out [][2][]byte) {
 	return out
 }
 
-// present returns the index of the first leaf of the current ledger.
-func (l *Log) present(size int64) (from int64, err error) {
+// Present returns the index of the first of the log's leaves that can be of the current ledger: the one after the
+// last reset. It looks at the leaves before size.
+func (l *Log) Present(size int64) (from int64, err error) {
 	if l.Head().Resets == 0 {
 		return 0, nil
 	}

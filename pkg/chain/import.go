@@ -163,7 +163,7 @@ func (l *Log) findMessage(seq uint64) (int64, error) {
 	if seq == 0 || seq > h.LastSeq {
 		return 0, fmt.Errorf("ledger sequence %d of %d: %w", seq, h.LastSeq, ErrRange)
 	}
-	first, err := l.present(h.Size) // sequences ascend after the last reset
+	first, err := l.Present(h.Size) // sequences ascend after the last reset
 	if err != nil {
 		return 0, err
 	}
