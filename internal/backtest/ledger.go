@@ -11,6 +11,7 @@ import (
 
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
+	"lazaret/internal/stage"
 	"lazaret/internal/wire"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
@@ -30,41 +31,45 @@ type Span struct {
 
 // Ledger calls f for each entry of a running pipeline's ledger, in order.
 func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry) error) error {
-	since, follow := span.Since, span.Follow
-	if span.Project != "" && follow {
+	if span.Project != "" && span.Follow {
 		return errors.New("new entries can be followed only for all projects, not for one")
 	}
-	js := wire.JetStream(nc)
+	take := func(m jetstream.Msg) error {
+		entries, err := wire.Entries(m)
+		if err != nil {
+			return err
+		}
+		for i := range entries {
+			if span.Project != "" && entries[i].Project != span.Project {
+				continue
+			}
+			if err := f(&entries[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	js, filters := wire.JetStream(nc), []string{streams.LedgerPrefix + ">"}
+	if span.Follow {
+		return follow(ctx, js, span, take)
+	}
+	if span.Project != "" {
+		filters = streams.StageSubjects(streams.PartitionOf(span.Project), streams.StageIngest)
+	}
+	return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: filters, Since: span.Since},
+		func(m jetstream.Msg, _ uint64, _ time.Time) error { return take(m) })
+}
+
+// follow calls take for each message of the ledger until ctx ends.
+func follow(ctx context.Context, js jetstream.JetStream, span Span, take func(jetstream.Msg) error) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
 	}
-	end := st.CachedInfo().State
-	if !follow && (end.Msgs == 0 || !since.IsZero() && end.LastTime.Before(since)) {
-		return nil
-	}
-	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
-	if span.Project != "" {
-		cfg.FilterSubjects, end.LastSeq = streams.StageSubjects(streams.PartitionOf(span.Project), streams.StageIngest), 0
-		for _, subject := range cfg.FilterSubjects {
-			m, err := st.GetLastMsgForSubject(ctx, subject)
-			if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && !since.IsZero() && m.Time.Before(since) {
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("reading the last entry of %s: %w", subject, err)
-			}
-			end.LastSeq = max(end.LastSeq, m.Sequence)
-		}
-		if end.LastSeq == 0 {
-			return nil
-		}
-	}
-	switch {
-	case follow && since.IsZero():
-		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, end.LastSeq+1
-	case !since.IsZero():
-		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: st.CachedInfo().State.LastSeq + 1}
+	if !span.Since.IsZero() {
+		cfg = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &span.Since}
 	}
 	cons, err := st.OrderedConsumer(ctx, cfg)
 	if err != nil {
@@ -80,26 +85,14 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 	}
 	for {
 		m, err := it.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			if follow && ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		entries, err := wire.Entries(m)
-		if err != nil {
-			return err
-		}
-		for i := range entries {
-			if span.Project != "" && entries[i].Project != span.Project {
-				continue
-			}
-			if err := f(&entries[i]); err != nil {
-				return err
-			}
-		}
-		if !follow && entries[0].Seq >= end.LastSeq {
+		if err != nil && ctx.Err() != nil {
 			return nil
+		}
+		if err == nil {
+			err = take(m)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
