@@ -24,7 +24,10 @@ import (
 	"lazaret/streams"
 )
 
-func init() { Verbs.Add("", agentCommand) }
+func init() {
+	Verbs.Add("", agentCommand, sentinelCommand, viewerCommand)
+	Verbs.Add("agent", agentLsCommand, agentRotateCommand, agentRevokeCommand)
+}
 
 func agentCommand(a *verb.App) *cobra.Command {
 	var origins []string
@@ -59,8 +62,6 @@ each content with its true origin.`,
 	return verb.Group("agent", "Credentials of agents", add)
 }
 
-func init() { Verbs.Add("", sentinelCommand) }
-
 func sentinelCommand(a *verb.App) *cobra.Command {
 	var expires time.Duration
 	add := &cobra.Command{
@@ -84,8 +85,6 @@ under groups; see docs/sentinels.md.`,
 	bindExpires(add, &expires)
 	return verb.Group("sentinel", "Third-party sentinel groups", add)
 }
-
-func init() { Verbs.Add("", viewerCommand) }
 
 func viewerCommand(a *verb.App) *cobra.Command {
 	var expires time.Duration
@@ -177,8 +176,6 @@ func credentialName(args []string) string {
 	return args[0]
 }
 
-func init() { Verbs.Add("agent", agentLsCommand) }
-
 func agentLsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var all bool
@@ -229,8 +226,6 @@ made is listed if its file is still in DATA/creds.`,
 	return c
 }
 
-func init() { Verbs.Add("agent", agentRotateCommand) }
-
 func agentRotateCommand(a *verb.App) *cobra.Command {
 	var lasts time.Duration
 	var keepOld bool
@@ -280,8 +275,6 @@ NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
 		"revoke --old")
 	return c
 }
-
-func init() { Verbs.Add("agent", agentRevokeCommand) }
 
 func agentRevokeCommand(a *verb.App) *cobra.Command {
 	var old bool

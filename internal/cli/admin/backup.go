@@ -22,7 +22,7 @@ import (
 	"lazaret/internal/token"
 )
 
-func init() { Verbs.Add("", backupCommand) }
+func init() { Verbs.Add("", backupCommand, restoreCommand) }
 
 func backupCommand(a *verb.App) *cobra.Command {
 	var with, without bool
@@ -128,8 +128,6 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 		return nil
 	})
 }
-
-func init() { Verbs.Add("", restoreCommand) }
 
 func restoreCommand(a *verb.App) *cobra.Command {
 	var keys string

@@ -65,7 +65,10 @@ func (o *consoleFlags) serve(p *embedded.Pipeline, cfg embedded.Config) (c *cons
 	return c, c.LoginURL(code), nil
 }
 
-func init() { Verbs.Add("", consoleCommand) }
+func init() {
+	Verbs.Add("", consoleCommand)
+	Verbs.Add("console", consoleLoginCommand)
+}
 
 func consoleCommand(a *verb.App) *cobra.Command {
 	o := consoleFlags{listen: console.DefaultListen}
@@ -118,8 +121,6 @@ an IP address, and TLS unless the name is localhost.`,
 
 	return c
 }
-
-func init() { Verbs.Add("console", consoleLoginCommand) }
 
 func consoleLoginCommand(a *verb.App) *cobra.Command {
 	var u console.User

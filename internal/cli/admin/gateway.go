@@ -53,7 +53,11 @@ func serve(h *verb.HTTPFlags, cmd *cobra.Command, p *embedded.Pipeline, cfg embe
 	return gw, err
 }
 
-func init() { Verbs.Add("", gatewayCommand) }
+func init() {
+	Verbs.Add("", gatewayCommand)
+	Verbs.Add("agent", agentTokenCommand)
+	Verbs.Add("agent token", tokenNewCommand, tokenLsCommand, tokenRevokeCommand)
+}
 
 func gatewayCommand(a *verb.App) *cobra.Command {
 	h := verb.HTTPFlags{Listen: gateway.DefaultListen}
@@ -107,13 +111,9 @@ creds/ and nats/, never keys/.`,
 	return c
 }
 
-func init() { Verbs.Add("agent", agentTokenCommand) }
-
 func agentTokenCommand(a *verb.App) *cobra.Command {
 	return verb.Group("token", "Bearer tokens for the HTTP gateway")
 }
-
-func init() { Verbs.Add("agent token", tokenNewCommand) }
 
 func tokenNewCommand(a *verb.App) *cobra.Command {
 	var lasts time.Duration
@@ -180,8 +180,6 @@ func tokenExpires(t *token.Token) string {
 	return t.Expires.Format(time.RFC3339)
 }
 
-func init() { Verbs.Add("agent token", tokenLsCommand) }
-
 func tokenLsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var all bool
@@ -218,8 +216,6 @@ func tokenLsCommand(a *verb.App) *cobra.Command {
 	c.Flags().BoolVar(&all, "all", false, "also expired and revoked ones")
 	return c
 }
-
-func init() { Verbs.Add("agent token", tokenRevokeCommand) }
 
 func tokenRevokeCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{

@@ -24,7 +24,10 @@ import (
 	"lazaret/pkg/position"
 )
 
-func init() { Verbs.Add("", notifyCommand) }
+func init() {
+	Verbs.Add("", notifyCommand)
+	Verbs.Add("notify", notifyDeadCommand, notifyAckCommand)
+}
 
 func notifyCommand(a *verb.App) *cobra.Command {
 	var file string
@@ -187,8 +190,6 @@ func notifyTestCommand(a *verb.App, load func() (*notify.Config, error)) *cobra.
 	}
 }
 
-func init() { Verbs.Add("notify", notifyDeadCommand) }
-
 func notifyDeadCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	c := &cobra.Command{
@@ -222,8 +223,6 @@ entry or the console.`,
 	f.Bind(c.Flags())
 	return c
 }
-
-func init() { Verbs.Add("notify", notifyAckCommand) }
 
 func notifyAckCommand(a *verb.App) *cobra.Command {
 	var by string

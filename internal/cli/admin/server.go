@@ -20,13 +20,15 @@ import (
 	"lazaret/streams"
 )
 
-func init() { Verbs.Add("", serverCommand) }
+func init() {
+	Verbs.Add("", serverCommand)
+	Verbs.Add("server", serverConfigCommand, serverCheckCommand, serverRenewCommand, serverMendCommand,
+		serverEraseCommand, serverRewriteCommand, serverInitCommand)
+}
 
 func serverCommand(a *verb.App) *cobra.Command {
 	return verb.Group("server", "Run the pipeline on separate nats-servers")
 }
-
-func init() { Verbs.Add("server", serverConfigCommand) }
 
 func serverConfigCommand(a *verb.App) *cobra.Command {
 	var c natsserver.ServerConfig
@@ -95,8 +97,6 @@ place with --cluster-certs. Renew the certificates with "lazaret server renew".`
 	return cmd
 }
 
-func init() { Verbs.Add("server", serverCheckCommand) }
-
 func serverCheckCommand(_ *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check CONFIG",
@@ -116,8 +116,6 @@ without a password and mutual TLS with its own authority.`,
 		},
 	}
 }
-
-func init() { Verbs.Add("server", serverRenewCommand) }
 
 func serverRenewCommand(a *verb.App) *cobra.Command {
 	var exchange bool
@@ -161,8 +159,6 @@ they stop trusting the old one. Reload all servers before the next step.`,
 	return c
 }
 
-func init() { Verbs.Add("server", serverMendCommand) }
-
 func serverMendCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "mend STORE",
@@ -192,8 +188,6 @@ there is nothing to repair. "lazaret up" does this automatically.`,
 		},
 	}
 }
-
-func init() { Verbs.Add("server", serverEraseCommand) }
 
 func serverEraseCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
@@ -225,8 +219,6 @@ this automatically after an erasure.`,
 		},
 	}
 }
-
-func init() { Verbs.Add("server", serverRewriteCommand) }
 
 func serverRewriteCommand(a *verb.App) *cobra.Command {
 	var url string
@@ -273,8 +265,6 @@ If it is interrupted, run it again with --replicas. It needs the data folder wit
 	f.DurationVar(&wait, "wait", time.Hour, "the time limit")
 	return c
 }
-
-func init() { Verbs.Add("server", serverInitCommand) }
 
 func serverInitCommand(a *verb.App) *cobra.Command {
 	var cfg embedded.Config

@@ -23,13 +23,14 @@ import (
 	"lazaret/internal/natsconn"
 )
 
-func init() { Verbs.Add("", memoryCommand) }
+func init() {
+	Verbs.Add("", memoryCommand)
+	Verbs.Add("memory", memoryProxyCommand)
+}
 
 func memoryCommand(a *verb.App) *cobra.Command {
 	return verb.Group("memory", "Guard a memory store")
 }
-
-func init() { Verbs.Add("memory", memoryProxyCommand) }
 
 func memoryProxyCommand(a *verb.App) *cobra.Command {
 	var project, agent, listen, upstream, from, state string

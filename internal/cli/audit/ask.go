@@ -182,7 +182,7 @@ func entryRow(e *inquiry.Entry) []string {
 		e.Agent, e.Session, e.ID, fmt.Sprint(e.Bytes), e.Commitment[:16]}
 }
 
-func init() { Verbs.Add("audit", lsCommand) }
+func init() { Verbs.Add("audit", lsCommand, showCommand, tailCommand, exportCommand) }
 
 func lsCommand(a *verb.App) *cobra.Command {
 	var f LogFlags
@@ -236,8 +236,6 @@ the entries by type.`,
 		"selected entries, in the language Expr (expr-lang.org)")
 	return c
 }
-
-func init() { Verbs.Add("audit", showCommand) }
 
 func showCommand(a *verb.App) *cobra.Command {
 	var f LogFlags
@@ -320,8 +318,6 @@ func argOr(args []string) string {
 	}
 	return args[0]
 }
-
-func init() { Verbs.Add("audit", tailCommand) }
 
 func tailCommand(a *verb.App) *cobra.Command {
 	var f LogFlags
@@ -411,8 +407,6 @@ func tailLine(e *inquiry.Entry) string {
 	return fmt.Sprintf("%-8s %s %-12s %-16s %s/%s %s %s", cells[0], cells[2], cells[3], cells[4], cells[5], cells[6],
 		cells[7], cells[8])
 }
-
-func init() { Verbs.Add("audit", exportCommand) }
 
 func exportCommand(a *verb.App) *cobra.Command {
 	var f LogFlags

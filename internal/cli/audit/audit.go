@@ -12,13 +12,14 @@ import (
 	"lazaret/internal/cli/verb"
 )
 
-func init() { Verbs.Add("", auditCommand) }
+func init() {
+	Verbs.Add("", auditCommand)
+	Verbs.Add("audit", headCommand)
+}
 
 func auditCommand(a *verb.App) *cobra.Command {
 	return verb.Group("audit", "The tamper-evident log")
 }
-
-func init() { Verbs.Add("audit", headCommand) }
 
 func headCommand(a *verb.App) *cobra.Command {
 	var json bool

@@ -17,7 +17,7 @@ import (
 	"lazaret/pkg/chain"
 )
 
-func init() { Verbs.Add("audit", bundleCommand) }
+func init() { Verbs.Add("audit", bundleCommand, sealCommand) }
 
 func bundleCommand(a *verb.App) *cobra.Command {
 	var f LogFlags
@@ -79,8 +79,6 @@ func printBundles(w io.Writer, json bool, items []inquiry.Sealed) error {
 			s.Last.UTC().Format(time.DateTime), fmt.Sprint(s.Payloads), fmt.Sprint(s.Forgotten), s.SHA256}
 	})
 }
-
-func init() { Verbs.Add("audit", sealCommand) }
 
 func sealCommand(a *verb.App) *cobra.Command {
 	var f LogFlags

@@ -79,7 +79,7 @@ func operatorSigner(a *verb.App, file string) (note.Signer, error) {
 	return keys.LoadSigner(file)
 }
 
-func init() { Verbs.Add("audit", forgetCommand) }
+func init() { Verbs.Add("audit", forgetCommand, legalHoldCommand) }
 
 func forgetCommand(a *verb.App) *cobra.Command {
 	var project, reason, key string
@@ -302,8 +302,6 @@ func printAlso(w io.Writer, r *retain.Record) {
 			text.InertLine(a.Why, 120))
 	}
 }
-
-func init() { Verbs.Add("audit", legalHoldCommand) }
 
 func legalHoldCommand(a *verb.App) *cobra.Command {
 	one := func(use, short, do string) *cobra.Command {

@@ -28,7 +28,7 @@ type proven struct {
 	Cosigns []string `json:"cosigned_by,omitzero"`
 }
 
-func init() { Verbs.Add("audit", proveCommand) }
+func init() { Verbs.Add("audit", proveCommand, consistencyCommand) }
 
 func proveCommand(a *verb.App) *cobra.Command {
 	var dir, out, check, policy, seq string
@@ -159,8 +159,6 @@ func checkProof(a *verb.App, cmd *cobra.Command, file, policyFile string, json b
 	}
 	return nil
 }
-
-func init() { Verbs.Add("audit", consistencyCommand) }
 
 func consistencyCommand(a *verb.App) *cobra.Command {
 	var dir string

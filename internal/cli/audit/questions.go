@@ -79,7 +79,10 @@ func questionCommand(a *verb.App, c *cobra.Command,
 	return c
 }
 
-func init() { Verbs.Add("audit", launderingCommand) }
+func init() {
+	Verbs.Add("audit", launderingCommand, irreversibleCommand)
+	Verbs.Add("", reportCommand)
+}
 
 func launderingCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
@@ -127,8 +130,6 @@ func path(steps []string) string {
 	return text.InertLine(out, 400)
 }
 
-func init() { Verbs.Add("audit", irreversibleCommand) }
-
 func irreversibleCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "irreversible",
@@ -163,8 +164,6 @@ action differs from the one that was released or judged.`,
 		}}, nil
 	})
 }
-
-func init() { Verbs.Add("", reportCommand) }
 
 func reportCommand(a *verb.App) *cobra.Command {
 	var f LogFlags

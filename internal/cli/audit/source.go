@@ -138,7 +138,7 @@ func name(arg, seq string) (*named, error) {
 	return n, nil
 }
 
-func init() { Verbs.Add("audit", serveCommand) }
+func init() { Verbs.Add("audit", serveCommand, compareCommand) }
 
 func serveCommand(a *verb.App) *cobra.Command {
 	var dir, listen string
@@ -202,8 +202,6 @@ type comparison struct {
 
 // entry is a leaf of one of the logs.
 type entry = auditor.Leaf
-
-func init() { Verbs.Add("audit", compareCommand) }
 
 func compareCommand(a *verb.App) *cobra.Command {
 	var json bool

@@ -25,7 +25,11 @@ import (
 // a third of this time.
 const trimHorizon = 90 * 24 * time.Hour
 
-func init() { Verbs.Add("audit", trimCommand) }
+func init() {
+	Verbs.Add("audit", trimCommand)
+	Verbs.Add("", stateCommand)
+	Verbs.Add("state", stateRestoreCommand)
+}
 
 func trimCommand(a *verb.App) *cobra.Command {
 	var older, wait, every time.Duration
@@ -117,11 +121,7 @@ func printTrimming(w io.Writer, t *retain.Trimming, dry bool) {
 	}
 }
 
-func init() { Verbs.Add("", stateCommand) }
-
 func stateCommand(a *verb.App) *cobra.Command { return verb.Group("state", "The state of stages") }
-
-func init() { Verbs.Add("state", stateRestoreCommand) }
 
 func stateRestoreCommand(a *verb.App) *cobra.Command {
 	var from, dir, keyFile string

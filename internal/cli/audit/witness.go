@@ -18,13 +18,14 @@ import (
 	"lazaret/pkg/keys"
 )
 
-func init() { Verbs.Add("audit", witnessCommand) }
+func init() {
+	Verbs.Add("audit", witnessCommand)
+	Verbs.Add("audit witness", witnessRunCommand, witnessAddCommand, witnessLsCommand)
+}
 
 func witnessCommand(a *verb.App) *cobra.Command {
 	return verb.Group("witness", "Use and run witnesses, which cosign checkpoints of logs")
 }
-
-func init() { Verbs.Add("audit witness", witnessRunCommand) }
 
 func witnessRunCommand(a *verb.App) *cobra.Command {
 	var key, dir, listen string
@@ -79,8 +80,6 @@ witness's.`,
 	f.StringVar(&listen, "listen", "127.0.0.1:8781", "`ADDRESS` to listen on")
 	return c
 }
-
-func init() { Verbs.Add("audit witness", witnessAddCommand) }
 
 func witnessAddCommand(a *verb.App) *cobra.Command {
 	var quorum string
@@ -142,8 +141,6 @@ func addWitness(file, name, key, url, quorum string) error {
 	}
 	return files.Replace(file, text)
 }
-
-func init() { Verbs.Add("audit witness", witnessLsCommand) }
 
 func witnessLsCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{

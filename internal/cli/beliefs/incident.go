@@ -24,7 +24,11 @@ import (
 	"lazaret/streams"
 )
 
-func init() { Verbs.Add("", incidentCommand) }
+func init() {
+	Verbs.Add("", incidentCommand)
+	Verbs.Add("incident", incidentLsCommand, incidentShowCommand, incidentOpenCommand, incidentEvidenceCommand,
+		incidentQuarantineCommand)
+}
 
 func incidentCommand(a *verb.App) *cobra.Command {
 	return verb.Group("incident", "Handle incidents, from the finding to quarantine, recovery and report",
@@ -75,8 +79,6 @@ func allIncidents(ctx context.Context, nc *nats.Conn, project string) ([]ingest.
 	}
 }
 
-func init() { Verbs.Add("incident", incidentLsCommand) }
-
 func incidentLsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var project string
@@ -102,8 +104,6 @@ func incidentLsCommand(a *verb.App) *cobra.Command {
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	return c
 }
-
-func init() { Verbs.Add("incident", incidentShowCommand) }
 
 func incidentShowCommand(a *verb.App) *cobra.Command {
 	var project string
@@ -195,8 +195,6 @@ func findingsFlag(all []string) (out []beliefs.IncidentFinding, err error) {
 	return out, nil
 }
 
-func init() { Verbs.Add("incident", incidentOpenCommand) }
-
 func incidentOpenCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder
 	var severity, key string
@@ -222,8 +220,6 @@ role approver, operator, auditor or probe.`,
 		"`KIND:ID` and, after a space, a note; may be repeated")
 	return c
 }
-
-func init() { Verbs.Add("incident", incidentEvidenceCommand) }
 
 func incidentEvidenceCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder
@@ -277,8 +273,6 @@ func (s *scopeFlags) request(project string) *ingest.PinpointRequest {
 	return &ingest.PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
 		Source: s.Source, Tool: s.Tool, Since: s.Since, Until: s.Until, Descendants: s.Descendants}
 }
-
-func init() { Verbs.Add("incident", incidentQuarantineCommand) }
 
 func incidentQuarantineCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder

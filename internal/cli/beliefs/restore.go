@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-func init() { Verbs.Add("beliefs", pointCommand) }
+func init() { Verbs.Add("beliefs", pointCommand, pointsCommand, restoreCommand) }
 
 func pointCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder
@@ -38,8 +38,6 @@ last one.`,
 	s.Bind(c)
 	return c
 }
-
-func init() { Verbs.Add("beliefs", pointsCommand) }
 
 func pointsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
@@ -63,8 +61,6 @@ func pointsCommand(a *verb.App) *cobra.Command {
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	return c
 }
-
-func init() { Verbs.Add("beliefs", restoreCommand) }
 
 // restoreCommand returns `beliefs restore`. Without --to, it clears one belief that was suspected or quarantined
 // by mistake. With --to, it rolls all beliefs back to a restore point.

@@ -30,7 +30,7 @@ func viewer(a *verb.App, ctx context.Context, f func(ctx context.Context, nc *na
 	return f(ctx, nc)
 }
 
-func init() { Verbs.Add("beliefs", lessonsCommand) }
+func init() { Verbs.Add("beliefs", lessonsCommand, reflectCommand) }
 
 func lessonsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
@@ -94,8 +94,6 @@ func writeLessons(w io.Writer, project string, lessons []ingest.Lesson) error {
 	}
 	return err
 }
-
-func init() { Verbs.Add("beliefs", reflectCommand) }
 
 func reflectCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags

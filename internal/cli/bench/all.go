@@ -96,7 +96,7 @@ type benchTable struct {
 	NotRun  map[string]string `json:"not_run,omitempty"`
 }
 
-func init() { Verbs.Add("bench", allCommand) }
+func init() { Verbs.Add("bench", allCommand, idleCommand) }
 
 func allCommand(a *verb.App) *cobra.Command {
 	var long, quick, full, asJSON bool
@@ -291,8 +291,6 @@ func loadAverage() string {
 	one, _, _ := strings.Cut(string(b), " ")
 	return one
 }
-
-func init() { Verbs.Add("bench", idleCommand) }
 
 // idleCommand returns the command that measures an idle pipeline.
 func idleCommand(a *verb.App) *cobra.Command {

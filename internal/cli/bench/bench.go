@@ -8,7 +8,10 @@ import (
 	"lazaret/internal/cli/verb"
 )
 
-func init() { Verbs.Add("", benchCommand) }
+func init() {
+	Verbs.Add("", benchCommand)
+	Verbs.Add("bench", rulesCommand, backtestCommand)
+}
 
 func benchCommand(a *verb.App) *cobra.Command {
 	return verb.Group("bench", "Measure this program on this machine")
@@ -28,8 +31,6 @@ func printBench(cmd *cobra.Command, json bool, rep any, lines []bench.Line) erro
 	}
 	return nil
 }
-
-func init() { Verbs.Add("bench", rulesCommand) }
 
 func rulesCommand(a *verb.App) *cobra.Command {
 	var o bench.Options
@@ -56,8 +57,6 @@ for several rounds, and figures are medians, to reduce the noise of the machine.
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
-
-func init() { Verbs.Add("bench", backtestCommand) }
 
 func backtestCommand(a *verb.App) *cobra.Command {
 	var o bench.Options

@@ -23,7 +23,7 @@ import (
 	"lazaret/streams"
 )
 
-func init() { Verbs.Add("bench", decideCommand) }
+func init() { Verbs.Add("bench", decideCommand, clientCommand) }
 
 func decideCommand(a *verb.App) *cobra.Command {
 	var o bench.DecideOptions
@@ -180,8 +180,6 @@ func benchClient(ctx context.Context, data string, o bench.DecideOptions, into a
 	}
 	return streams.Unmarshal(out.Bytes(), into)
 }
-
-func init() { Verbs.Add("bench", clientCommand) }
 
 // clientCommand returns the hidden client command of bench decide.
 func clientCommand(a *verb.App) *cobra.Command {

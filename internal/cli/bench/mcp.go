@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-func init() { Verbs.Add("bench", mcpCommand) }
+func init() { Verbs.Add("bench", mcpCommand, notesCommand) }
 
 func mcpCommand(a *verb.App) *cobra.Command {
 	var calls, warm int
@@ -54,8 +54,6 @@ Each call returns a different text of 1 KiB.`,
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
-
-func init() { Verbs.Add("bench", notesCommand) }
 
 // notesCommand is the server of bench mcp.
 func notesCommand(a *verb.App) *cobra.Command {

@@ -22,7 +22,7 @@ import (
 	"lazaret/streams"
 )
 
-func init() { Verbs.Add("bench", pipelineCommand) }
+func init() { Verbs.Add("bench", pipelineCommand, loadCommand) }
 
 func pipelineCommand(a *verb.App) *cobra.Command {
 	var o bench.PipelineOptions
@@ -107,8 +107,6 @@ func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []s
 	rep := new(bench.LoadReport)
 	return rep, json.Unmarshal(out.Bytes(), rep)
 }
-
-func init() { Verbs.Add("bench", loadCommand) }
 
 // loadCommand returns the hidden client command of bench pipeline.
 func loadCommand(a *verb.App) *cobra.Command {

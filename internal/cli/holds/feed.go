@@ -25,7 +25,7 @@ func projectToken(project string) (string, error) {
 	return project, streams.CheckID("project", project)
 }
 
-func init() { Verbs.Add("", alertsCommand) }
+func init() { Verbs.Add("", alertsCommand, verdictsCommand, holdsCommand) }
 
 func alertsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
@@ -100,8 +100,6 @@ func readFeed[T any](cmd *cobra.Command, a *verb.App, subject string, since time
 	return items, err
 }
 
-func init() { Verbs.Add("", verdictsCommand) }
-
 func verdictsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var project string
@@ -136,8 +134,6 @@ func verdictsCommand(a *verb.App) *cobra.Command {
 	c.Aliases = []string{"verdict"}
 	return c
 }
-
-func init() { Verbs.Add("", holdsCommand) }
 
 func holdsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags

@@ -159,7 +159,7 @@ func oneHold(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func init() { Verbs.Add("holds", showCommand) }
+func init() { Verbs.Add("holds", showCommand, editCommand, cancelCommand, watchCommand) }
 
 func showCommand(a *verb.App) *cobra.Command {
 	var project string
@@ -404,8 +404,6 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 	return out, nil
 }
 
-func init() { Verbs.Add("holds", editCommand) }
-
 // editCommand returns the command that proposes a held action again with other arguments.
 func editCommand(a *verb.App) *cobra.Command {
 	var args, project, id string
@@ -482,8 +480,6 @@ func heldAction(ctx context.Context, nc *nats.Conn, h *arbiter.Hold, act *stream
 	return nil
 }
 
-func init() { Verbs.Add("holds", cancelCommand) }
-
 func cancelCommand(a *verb.App) *cobra.Command {
 	var s verb.Speaker
 	c := &cobra.Command{
@@ -551,8 +547,6 @@ type holdMessage struct {
 	Reason  streams.Reason   `json:"reason"`
 	Reasons []streams.Reason `json:"reasons"`
 }
-
-func init() { Verbs.Add("holds", watchCommand) }
 
 func watchCommand(a *verb.App) *cobra.Command {
 	var project string

@@ -22,13 +22,14 @@ import (
 	"lazaret/probes"
 )
 
-func init() { Verbs.Add("", probeCommand) }
+func init() {
+	Verbs.Add("", probeCommand)
+	Verbs.Add("probe", probeDetectionCommand)
+}
 
 func probeCommand(a *verb.App) *cobra.Command {
 	return verb.Group("probe", "Attack the pipeline, and measure it")
 }
-
-func init() { Verbs.Add("probe", probeDetectionCommand) }
 
 func probeDetectionCommand(a *verb.App) *cobra.Command {
 	var filter detection.Filter

@@ -14,7 +14,10 @@ import (
 	"lazaret/internal/query"
 )
 
-func init() { Verbs.Add("", calibrationCommand) }
+func init() {
+	Verbs.Add("", calibrationCommand)
+	Verbs.Add("calibration", calibrationShowCommand)
+}
 
 // calibrationCommand returns the command that compares agents' stated confidence with the outcomes of
 // their actions.
@@ -68,8 +71,6 @@ func askCalibration(a *verb.App, ctx context.Context, project string) (items []a
 	})
 	return items, err
 }
-
-func init() { Verbs.Add("calibration", calibrationShowCommand) }
 
 func calibrationShowCommand(a *verb.App) *cobra.Command {
 	var asJSON bool

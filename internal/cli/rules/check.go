@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-func init() { Verbs.Add("rules", checkCommand) }
+func init() { Verbs.Add("rules", checkCommand, schemaCommand, fieldsCommand) }
 
 func checkCommand(a *verb.App) *cobra.Command {
 	var format string
@@ -123,8 +123,6 @@ func folder(dir string) string {
 	return filepath.ToSlash(abs)
 }
 
-func init() { Verbs.Add("rules", schemaCommand) }
-
 func schemaCommand(a *verb.App) *cobra.Command {
 	names := slices.Sorted(maps.Keys(schema.Schemas()))
 	return &cobra.Command{
@@ -171,8 +169,6 @@ type ruleField struct {
 	Bound  string `json:"bound,omitempty"`
 	Cost   string `json:"cost,omitempty"`
 }
-
-func init() { Verbs.Add("rules", fieldsCommand) }
 
 func fieldsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags

@@ -16,9 +16,11 @@ type entry struct {
 	make   func(*App) *cobra.Command
 }
 
-// Add adds a command below the parent command; "" adds it to lazaret itself.
-func (l *List) Add(parent string, make func(*App) *cobra.Command) {
-	*l = append(*l, entry{parent, make})
+// Add adds commands below the parent command; "" adds them to lazaret itself.
+func (l *List) Add(parent string, makes ...func(*App) *cobra.Command) {
+	for _, make := range makes {
+		*l = append(*l, entry{parent, make})
+	}
 }
 
 // Root returns the command lazaret with all commands of the lists.
