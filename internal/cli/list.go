@@ -87,9 +87,7 @@ func fields(t reflect.Type) map[string]any {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous && f.Tag.Get("json") == "" {
-			for k, v := range fields(f.Type) {
-				env[k] = v
-			}
+			maps.Copy(env, fields(f.Type))
 			continue
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -197,10 +198,7 @@ func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 // with returns the URL of the page with some query parameters changed. pairs has the names and the new values of these
 // parameters, alternately.
 func (v *alertsView) with(pairs ...string) string {
-	q := make(url.Values)
-	for k, x := range v.query {
-		q[k] = x
-	}
+	q := maps.Clone(v.query)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if q.Set(pairs[i], pairs[i+1]); pairs[i] == "from" && pairs[i+1] == "" {
 			q.Del("from")

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"embed"
@@ -84,9 +85,7 @@ func Start(cfg Config) (*Console, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Listen == "" {
-		cfg.Listen = DefaultListen
-	}
+	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
 	js := wire.JetStream(cfg.Conn)
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {

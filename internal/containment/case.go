@@ -1,6 +1,7 @@
 package containment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,9 +151,7 @@ func parse(file string, line []byte) (*Case, error) {
 			if users++; users <= maxStatements {
 				c.add(&Text{Side: User, Content: s.Content})
 			}
-			if c.Task == "" {
-				c.Task = s.Content
-			}
+			c.Task = cmp.Or(c.Task, s.Content)
 		case s.Kind == "memory" && s.Op != "read" && s.Class == "user":
 			c.add(&Text{Side: User, Content: s.Content, Written: true})
 		case s.Kind == "memory" && s.Op != "read" && s.Class == "agent":

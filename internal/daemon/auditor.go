@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -27,15 +28,9 @@ func Auditor() Daemon {
 				"`FILE` of the policy whose witnesses cosign (default DATA/witnesses.policy)")
 		},
 		Run: func(ctx context.Context, e *Env) error {
-			if dir == "" {
-				dir = datafolder.AuditDir(e.Conn.Data)
-			}
-			if key == "" {
-				key = datafolder.AuditorKey(e.Conn.Data)
-			}
-			if policy == "" {
-				policy = datafolder.WitnessPolicy(e.Conn.Data)
-			}
+			dir = cmp.Or(dir, datafolder.AuditDir(e.Conn.Data))
+			key = cmp.Or(key, datafolder.AuditorKey(e.Conn.Data))
+			policy = cmp.Or(policy, datafolder.WitnessPolicy(e.Conn.Data))
 			cfg := auditor.Config{Dir: dir, WitnessPolicy: policy, Log: e.Log, Ready: func() {
 				e.Log.Info("ready", "stage", "auditor")
 			}}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,10 +167,7 @@ func (e *Env) Watch(r natsserver.Role, nc *nats.Conn, partitions []int) (*stage.
 
 // Trust reads the pinned keys.
 func (e *Env) Trust() (*keys.Trust, error) {
-	path := e.trust
-	if path == "" {
-		path = datafolder.TrustFile(e.Conn.Data)
-	}
+	path := cmp.Or(e.trust, datafolder.TrustFile(e.Conn.Data))
 	t, err := keys.LoadTrust(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the pinned keys: %w: name their file with --trust", err)
@@ -183,17 +181,11 @@ func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
 	if err != nil {
 		return stage.Config{}, err
 	}
-	dir := e.state
-	if dir == "" {
-		dir = datafolder.StateDir(e.Conn.Data, string(r))
-	}
+	dir := cmp.Or(e.state, datafolder.StateDir(e.Conn.Data, string(r)))
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return stage.Config{}, err
 	}
-	file := e.stateKey
-	if file == "" {
-		file = datafolder.StateKeyFile(e.Conn.Data)
-	}
+	file := cmp.Or(e.stateKey, datafolder.StateKeyFile(e.Conn.Data))
 	key, err := datafolder.StateKey(file, string(r))
 	if err != nil {
 		return stage.Config{}, fmt.Errorf("%w; name the file with --state-key", err)

@@ -1,6 +1,7 @@
 package detection
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,12 +142,8 @@ func parse(file string, line []byte) (*Case, error) {
 	default:
 		return nil, fmt.Errorf("label %q of %q is unknown: use attack or benign", r.Label, script.Name)
 	}
-	if c.Cluster == "" {
-		c.Cluster = r.Content
-	}
-	if c.Signal == "" {
-		c.Signal = Null
-	}
+	c.Cluster = cmp.Or(c.Cluster, r.Content)
+	c.Signal = cmp.Or(c.Signal, Null)
 	if r.Meta.SignalBy == Lexical {
 		c.Signal = Lexical
 	}

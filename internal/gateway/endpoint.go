@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"reflect"
@@ -136,9 +137,7 @@ func remember(c *call) (any, error) {
 	if err := c.decode(m); err != nil {
 		return nil, err
 	}
-	if m.Origin == "" {
-		m.Origin = beliefs.OriginAgent
-	}
+	m.Origin = cmp.Or(m.Origin, beliefs.OriginAgent)
 	return c.propose(&proposed{svc: streams.SvcRemember, origin: m.Origin, event: &m.Memory, size: len(c.body)})
 }
 

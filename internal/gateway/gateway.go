@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -74,15 +75,9 @@ func Start(cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Listen == "" {
-		cfg.Listen = DefaultListen
-	}
-	if cfg.Memory == "" {
-		cfg.Memory = filepath.Join(cfg.Data, "memories")
-	}
-	if cfg.Hooks == "" {
-		cfg.Hooks = filepath.Join(cfg.Data, "hooks")
-	}
+	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
+	cfg.Memory = cmp.Or(cfg.Memory, filepath.Join(cfg.Data, "memories"))
+	cfg.Hooks = cmp.Or(cfg.Hooks, filepath.Join(cfg.Data, "hooks"))
 	if err := tidy(cfg.Memory); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -74,9 +75,7 @@ func observe(c *call) (any, error) {
 
 // submit records an observation and waits until it is in the ledger.
 func (c *call) submit(ctx context.Context, o *ObserveRequest) (*streams.ObserveReply, error) {
-	if o.Origin == "" {
-		o.Origin = beliefs.OriginTool
-	}
+	o.Origin = cmp.Or(o.Origin, beliefs.OriginTool)
 	var rep *streams.ObserveReply
 	c.ctx = ctx
 	err := c.asks(streams.SvcObserve, o.Origin, func(ctx context.Context) (err error) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,10 +52,7 @@ var statuses = map[streams.Code]int{
 }
 
 func problem(code streams.Code, format string, args ...any) *Problem {
-	status := statuses[code]
-	if status == 0 {
-		status = http.StatusBadRequest
-	}
+	status := cmp.Or(statuses[code], http.StatusBadRequest)
 	doc, _ := code.Doc()
 	return &Problem{Type: "urn:lazaret:error:" + string(code), Title: doc.Title, Status: status,
 		Detail: streams.Clip(fmt.Sprintf(format, args...), maxDetail),

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -157,15 +158,10 @@ func (c *Call) note(v *streams.VerdictEntry) {
 		if x.Verdict == streams.Allow {
 			continue
 		}
-		name := x.Rule
-		if name == "" {
-			name = string(x.Code)
-		}
+		name := cmp.Or(x.Rule, string(x.Code))
 		if !slices.Contains(c.Rules, name) {
 			c.Rules = append(c.Rules, name)
 		}
-		if c.Why == "" {
-			c.Why = x.Text
-		}
+		c.Why = cmp.Or(c.Why, x.Text)
 	}
 }

@@ -2,6 +2,7 @@ package mcpproxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -178,9 +179,7 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	}
 	if json.Unmarshal(who, &info) == nil && info.Name != "" {
 		p.mu.Lock()
-		if p.server == "" {
-			p.server = streams.Clip(info.Name, 200)
-		}
+		p.server = cmp.Or(p.server, streams.Clip(info.Name, 200))
 		p.mu.Unlock()
 	}
 	p.instructed(all["instructions"])

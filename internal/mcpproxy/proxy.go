@@ -1,6 +1,7 @@
 package mcpproxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,9 +107,7 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 	if cfg.Session == "" {
 		cfg.Session = client.NewID()
 	}
-	if cfg.Origin == "" {
-		cfg.Origin = beliefs.OriginTool
-	}
+	cfg.Origin = cmp.Or(cfg.Origin, beliefs.OriginTool)
 	if cfg.Publish <= 0 {
 		cfg.Publish = client.DefaultTimeout
 	}

@@ -1,6 +1,7 @@
 package mcpwire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -89,15 +90,9 @@ func CheckName(name string) error {
 
 // Serve serves the connections of a listener until ctx ends. Then it ends all sessions.
 func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
-	if e.Idle == 0 {
-		e.Idle = DefaultIdle
-	}
-	if e.Body == 0 {
-		e.Body = bodyTime
-	}
-	if e.Unused == 0 {
-		e.Unused = unusedTime
-	}
+	e.Idle = cmp.Or(e.Idle, DefaultIdle)
+	e.Body = cmp.Or(e.Body, bodyTime)
+	e.Unused = cmp.Or(e.Unused, unusedTime)
 	e.mu.Lock()
 	e.sessions, e.lines, e.legacy = make(map[string]*session), make(map[string]*line), make(map[string]time.Time)
 	e.mu.Unlock()

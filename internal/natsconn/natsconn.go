@@ -97,9 +97,7 @@ func (f *Flags) Resolve() {
 			*e.dst = os.Getenv(e.name)
 		}
 	}
-	if f.Data == "" {
-		f.Data = DefaultData
-	}
+	f.Data = cmp.Or(f.Data, DefaultData)
 }
 
 // ErrNoServer means that no server is configured.
@@ -178,10 +176,7 @@ func notStarted(data string) error {
 }
 
 func (f *Flags) direct(opts []nats.Option) (*nats.Conn, error) {
-	url := f.Server
-	if url == "" {
-		url = nats.DefaultURL
-	}
+	url := cmp.Or(f.Server, nats.DefaultURL)
 	nc, err := nats.Connect(url, f.more(opts)...)
 	if err != nil {
 		return nil, f.refusal(fmt.Errorf("connecting to %s: %w", url, err), f.Creds)

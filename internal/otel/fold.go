@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -470,10 +471,7 @@ func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb
 		}
 		return nil, nil
 	}
-	id := x.Call
-	if id == "" {
-		id = x.ID
-	}
+	id := cmp.Or(x.Call, x.ID)
 	r := request{e.Project, x.Agent, x.Session, id, x.Trace}
 	b := f.executed(e, r, &open{Tool: f.name(e.Project, x.Tool)}, e.Time, e.Time)
 	_, b.ParentSpanId = streams.ParseTraceparent(x.Trace)

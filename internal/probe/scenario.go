@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -276,22 +277,14 @@ func (s *Scenario) check(file string) error {
 		if k := st.kinds(); len(k) != 1 {
 			return fail("it is %v, want one kind", k)
 		}
-		if st.ID == "" {
-			st.ID = fmt.Sprintf("step%d", i+1)
-		}
+		st.ID = cmp.Or(st.ID, fmt.Sprintf("step%d", i+1))
 		if !streams.ValidID(st.ID) || ids[st.ID] {
 			return fail("id %q is not an identifier, or not the first of its name", st.ID)
 		}
 		ids[st.ID] = true
-		if st.As == "" {
-			st.As = defaultAgent
-		}
-		if st.Session == "" {
-			st.Session = defaultSession
-		}
-		if st.Times == 0 {
-			st.Times = 1
-		}
+		st.As = cmp.Or(st.As, defaultAgent)
+		st.Session = cmp.Or(st.Session, defaultSession)
+		st.Times = cmp.Or(st.Times, 1)
 		if st.After != "" {
 			d, err := time.ParseDuration(st.After)
 			if err != nil || d < 0 {

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -63,9 +64,7 @@ func newSite(ctx context.Context, set settings) (_ *site, err error) {
 		}
 	}()
 	pins := map[string]string{alice: string(keys.RoleApprover)}
-	for who, role := range set.trust {
-		pins[who] = role
-	}
+	maps.Copy(pins, set.trust)
 	public := make(map[string]string)
 	for _, who := range []string{alice, mallory} {
 		var private string

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,21 +38,11 @@ type Storage struct {
 
 // Definitions returns the configurations of the three streams.
 func Definitions(s Storage) []jetstream.StreamConfig {
-	if s.Replicas == 0 {
-		s.Replicas = 1
-	}
-	if s.LedgerBytes == 0 {
-		s.LedgerBytes = -1
-	}
-	if s.IntakeBytes == 0 {
-		s.IntakeBytes = streams.IntakeBytes
-	}
-	if s.LiveBytes == 0 {
-		s.LiveBytes = streams.LiveBytes
-	}
-	if s.IntakePerSubject == 0 {
-		s.IntakePerSubject = streams.IntakePerSubject
-	}
+	s.Replicas = cmp.Or(s.Replicas, 1)
+	s.LedgerBytes = cmp.Or(s.LedgerBytes, -1)
+	s.IntakeBytes = cmp.Or(s.IntakeBytes, streams.IntakeBytes)
+	s.LiveBytes = cmp.Or(s.LiveBytes, streams.LiveBytes)
+	s.IntakePerSubject = cmp.Or(s.IntakePerSubject, streams.IntakePerSubject)
 	var metadata map[string]string
 	if s.IntakePerAgent > 0 {
 		metadata = map[string]string{perAgent: strconv.FormatInt(s.IntakePerAgent, 10)}

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -144,9 +145,7 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 		g.Limit = "the tool gives others access to something"
 	}
 	unnamed := func(name string) {
-		if g.Strange == "" {
-			g.Strange = name
-		}
+		g.Strange = cmp.Or(g.Strange, name)
 	}
 	for _, x := range carriers {
 		v := string(x.Kind) + ":" + x.Value

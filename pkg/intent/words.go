@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -192,9 +193,7 @@ var acts, deeds = func() (acts, deeds map[string]string) {
 				continue
 			}
 			w = Stem(w)
-			if deed == "" {
-				deed = "\x00did" + w
-			}
+			deed = cmp.Or(deed, "\x00did"+w)
 			if acts[w] == "" {
 				acts[w], deeds[w] = act, deed
 			}

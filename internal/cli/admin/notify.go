@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,7 @@ func notifyCommand(a *verb.App) *cobra.Command {
 	var file string
 	load := func() (*notify.Config, error) {
 		a.Conn.Resolve()
-		if file == "" {
-			file = filepath.Join(a.Conn.Data, "notify.yaml")
-		}
+		file = cmp.Or(file, filepath.Join(a.Conn.Data, "notify.yaml"))
 		conf, err := notify.Load(file)
 		return conf, cli.Invalid(err)
 	}
@@ -279,9 +278,7 @@ func notifications(
 	if err != nil {
 		return nil, err
 	}
-	if conf.Console == "" {
-		conf.Console = strings.TrimSuffix(console, "/")
-	}
+	conf.Console = cmp.Or(conf.Console, strings.TrimSuffix(console, "/"))
 	op, err := p.Server.Connect(natsserver.RoleOperator)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -85,9 +86,7 @@ func sendSpans(a *verb.App, ctx context.Context, nc *nats.Conn, o *otelFlags, lo
 		return err
 	}
 	o.Ceiling = o.ceiling.Sensitivity
-	if o.state == "" {
-		o.state = filepath.Join(a.Conn.Data, "state", "otel.json")
-	}
+	o.state = cmp.Or(o.state, filepath.Join(a.Conn.Data, "state", "otel.json"))
 	return otel.Run(ctx, otel.Config{Options: o.Options, Conn: nc, Client: client, State: o.state, All: o.all,
 		Once: o.once, Resource: res, Log: log, Sent: sent})
 }

@@ -55,9 +55,7 @@ func withLog(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, as
 func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, operator func(context.Context,
 	func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
 	a.Conn.Resolve()
-	if f.dir == "" {
-		f.dir = datafolder.AuditDir(a.Conn.Data)
-	}
+	f.dir = cmp.Or(f.dir, datafolder.AuditDir(a.Conn.Data))
 	if _, err := os.Stat(f.dir); err != nil {
 		return fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
 	}

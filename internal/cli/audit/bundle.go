@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -96,9 +97,7 @@ repeated: existing shards stay unchanged, and shards may be moved away. The file
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
-				if dir == "" {
-					dir = filepath.Join(a.Conn.Data, "shards")
-				}
+				dir = cmp.Or(dir, filepath.Join(a.Conn.Data, "shards"))
 				if o.Trust, err = os.ReadFile(datafolder.TrustFile(a.Conn.Data)); err != nil {
 					return err
 				}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -50,9 +51,7 @@ specifies the file, and examples/verifier verifies one with only Go's standard l
 			}
 			o.Operators = operatorKeys(trust)
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
-				if key == "" {
-					key = datafolder.AuditorKey(a.Conn.Data)
-				}
+				key = cmp.Or(key, datafolder.AuditorKey(a.Conn.Data))
 				if o.Signer, err = keys.LoadSigner(key); err != nil {
 					return fmt.Errorf("reading the key that signs the statement: %w", err)
 				}

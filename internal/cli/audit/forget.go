@@ -73,9 +73,7 @@ func checkWait(wait time.Duration) error {
 
 // operatorSigner returns the signer of statements: the named key, or the data folder's operator key.
 func operatorSigner(a *verb.App, file string) (note.Signer, error) {
-	if file == "" {
-		file = datafolder.OperatorKey(a.Conn.Data)
-	}
+	file = cmp.Or(file, datafolder.OperatorKey(a.Conn.Data))
 	return keys.LoadSigner(file)
 }
 

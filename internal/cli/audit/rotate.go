@@ -41,9 +41,7 @@ was replaced already or has another name or role, and a FILE that is not the key
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
-			if trust == "" {
-				trust = datafolder.TrustFile(a.Conn.Data)
-			}
+			trust = cmp.Or(trust, datafolder.TrustFile(a.Conn.Data))
 			var public string
 			err := datafolder.WithTrustFile(trust, func() (err error) {
 				public, err = rotate(a.Conn.Data, dir, key, trust)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +39,7 @@ func openSource(a *verb.App, name string) (*source, error) {
 		return &source{Source: src, close: func() {}}, err
 	}
 	a.Conn.Resolve()
-	dir := name
-	if dir == "" {
-		dir = datafolder.AuditDir(a.Conn.Data)
-	}
+	dir := cmp.Or(name, datafolder.AuditDir(a.Conn.Data))
 	_, err := os.Stat(dir)
 	if err == nil {
 		master, merr := datafolder.ReadMasterKey(a.Conn.Data)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,12 +149,8 @@ without its stages.`,
 			if dir == "" {
 				dir = datafolder.StateDir(a.Conn.Data, args[0])
 			}
-			if from == "" {
-				from = stage.SnapshotDir(dir)
-			}
-			if keyFile == "" {
-				keyFile = datafolder.StateKeyFile(a.Conn.Data)
-			}
+			from = cmp.Or(from, stage.SnapshotDir(dir))
+			keyFile = cmp.Or(keyFile, datafolder.StateKeyFile(a.Conn.Data))
 			key, err := datafolder.StateKey(keyFile, args[0])
 			if err != nil {
 				return err

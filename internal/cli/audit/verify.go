@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,10 +196,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	if err != nil {
 		return nil, err
 	}
-	dir := f.dir
-	if dir == "" {
-		dir = datafolder.AuditDir(a.Conn.Data)
-	}
+	dir := cmp.Or(f.dir, datafolder.AuditDir(a.Conn.Data))
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
 	}

@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -78,10 +79,7 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	if v.Tool != "" {
 		fmt.Fprintf(w, "\n%s %s\n", text.InertLine(v.Tool, 200), v.Level)
 	}
-	body := h.Body
-	if body == "" {
-		body = v.Summary
-	}
+	body := cmp.Or(h.Body, v.Summary)
 	if js := jsontext.Value(body); v.Type == streams.TypeAction && js.Indent(jsontext.WithIndentPrefix("  "),
 		jsontext.WithIndent("  ")) == nil {
 		fmt.Fprintf(w, "  %s\n", cli.EscapeJSON(strings.TrimSpace(string(js))))

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -109,9 +110,7 @@ func connectConfig(a *verb.App, s *verb.Speaker, home, record string, named bool
 			return cfg, err
 		}
 	}
-	if cfg.Record == "" {
-		cfg.Record = filepath.Join(cfg.Home, ".local", "state", "lazaret", "connect.json")
-	}
+	cfg.Record = cmp.Or(cfg.Record, filepath.Join(cfg.Home, ".local", "state", "lazaret", "connect.json"))
 	exe, err := os.Executable()
 	if err != nil {
 		return cfg, err

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -75,9 +76,7 @@ the faults that could not be tested on this machine and those that are never tes
 					return fmt.Errorf("unknown drill %q: use %s", d, strings.Join(known, ", "))
 				}
 			}
-			if o.Answers == 0 {
-				o.Answers = max(20, o.Kills)
-			}
+			o.Answers = cmp.Or(o.Answers, max(20, o.Kills))
 			if !cmd.Flags().Changed("joint") && o.Processes != chaos.Daemons {
 				o.Joint = o.Answers / 2
 			}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,9 +181,7 @@ func active(o *verb.Operator, ctx context.Context) (digests []string, err error)
 		if err := query.Ask(ctx, o.Nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
 			return nil, errors.Join(errors.New("asking ingest for the rules in force"), err)
 		}
-		if a.Rules == "" {
-			a.Rules = "no rules"
-		}
+		a.Rules = cmp.Or(a.Rules, "no rules")
 		if !slices.Contains(digests, a.Rules) {
 			digests = append(digests, a.Rules)
 		}

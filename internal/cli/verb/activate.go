@@ -63,9 +63,7 @@ type Operator struct {
 // restarts of the server.
 func (a *App) OpenOperator(key string, lasting bool) (*Operator, error) {
 	a.Conn.Resolve()
-	if key == "" {
-		key = datafolder.OperatorKey(a.Conn.Data)
-	}
+	key = cmp.Or(key, datafolder.OperatorKey(a.Conn.Data))
 	signer, err := keys.LoadSigner(key)
 	if err != nil {
 		return nil, err
