@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -86,10 +84,6 @@ an IP address, and TLS unless the name is localhost.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
-			level := slog.LevelWarn
-			if verbose {
-				level = slog.LevelInfo
-			}
 			conf, err := h.TLS()
 			if err != nil {
 				return err
@@ -99,7 +93,7 @@ an IP address, and TLS unless the name is localhost.`,
 				return err
 			}
 			s, err := console.Start(console.Config{Data: a.Conn.Data, Listen: o.listen, Conn: nc, Origin: o.origin, TLS: conf,
-				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))})
+				Log: verb.Log(verbose)})
 			if err != nil {
 				nc.Close()
 				return err

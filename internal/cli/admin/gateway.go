@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -75,11 +73,7 @@ creds/ and nats/, never keys/.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
-			level := slog.LevelWarn
-			if verbose {
-				level = slog.LevelInfo
-			}
-			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			log := verb.Log(verbose)
 			conf, err := h.TLS()
 			if err != nil {
 				return err

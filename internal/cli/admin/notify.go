@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
@@ -66,11 +64,7 @@ one process per data folder.`,
 			if err != nil {
 				return err
 			}
-			level := slog.LevelWarn
-			if verbose {
-				level = slog.LevelInfo
-			}
-			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			log := verb.Log(verbose)
 			fmt.Fprintf(cmd.OutOrStdout(), "delivering notifications of %d routes\n", len(conf.Routes))
 			return notify.Run(
 				cmd.Context(),

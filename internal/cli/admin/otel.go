@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/nats-io/nats.go"
@@ -59,7 +58,7 @@ variables set endpoint, headers, certificates and timeouts.`,
 			"--endpoint https://otlp.example --content --ceiling public",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			log := verb.Log(false)
 			nc, err := a.Conn.Connect(string(natsserver.RoleViewer), natsconn.Daemon(log)...)
 			if err != nil {
 				return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -51,11 +50,7 @@ start continues from them. Ctrl-C drains and stops.`,
 			if u.keep != 0 && u.keep < leastRetention {
 				return fmt.Errorf("--retention %s is too short: %s at least", u.keep, leastRetention)
 			}
-			level := slog.LevelWarn
-			if u.verbose {
-				level = slog.LevelInfo
-			}
-			u.cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			u.cfg.Log = verb.Log(u.verbose)
 			if u.addr != "" {
 				u.cfg.Metrics = metrics.New()
 				srv, err := u.cfg.Metrics.Serve(u.addr, u.cfg.Log)

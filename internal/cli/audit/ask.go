@@ -249,7 +249,7 @@ func showCommand(a *verb.App) *cobra.Command {
 			if len(args) == 0 && seq == "" && s.where == "" {
 				return errors.New("name an index, an event's id or a ledger entry (--seq), or say --where")
 			}
-			asked, err := name(argOr(args), seq)
+			asked, err := name(verb.Arg(args), seq)
 			if err != nil {
 				return err
 			}
@@ -308,13 +308,6 @@ func noEntry(asked, where string, size int64) string {
 	return fmt.Sprintf("the log of %d entries has none %s: name an index below %d, an event's id as its sender gave "+
 		"it, or a ledger entry with --seq; `lazaret audit ls` lists them. An entry that is seconds old may not be "+
 		"chained yet", size, asked, size)
-}
-
-func argOr(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
 }
 
 func tailCommand(a *verb.App) *cobra.Command {

@@ -58,7 +58,7 @@ witness policy, if there is one (exit 2 if the proof is invalid).`,
 			if len(args) == 0 && seq == "" {
 				return fmt.Errorf("name a leaf's index, an event's id or a ledger entry (--seq), or a proof with --check")
 			}
-			asked, err := name(argOr(args), seq)
+			asked, err := name(verb.Arg(args), seq)
 			if err != nil {
 				return err
 			}

@@ -36,9 +36,7 @@ people and must not enter a context. The signer's key needs the role auditor or 
 and a reason is required. The ledger records signer, reason and result.`,
 		Example: `  lazaret audit recall "vault code" --key auditor.key --reason "case 7"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				r.Query = args[0]
-			}
+			r.Query = verb.Arg(args)
 			a.Conn.Resolve()
 			signer, err := keys.LoadSigner(s.Key)
 			if err != nil {

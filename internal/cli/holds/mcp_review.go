@@ -72,11 +72,7 @@ needs --yes with the HOLD that you have seen, because another list may wait by t
 			"--yes --key alice.key",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := ""
-			if len(args) == 1 {
-				id = args[0]
-			}
-			return runReview(a, cmd, &o, id)
+			return runReview(a, cmd, &o, verb.Arg(args))
 		},
 	}
 	f := c.Flags()

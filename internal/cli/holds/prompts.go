@@ -46,10 +46,7 @@ func promptsLsCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{Use: "ls [NAME]", Short: "List registered prompts, or the versions of one",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
-			if len(args) == 1 {
-				name = args[0]
-			}
+			name := verb.Arg(args)
 			var list []ingest.Prompt
 			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
 				list, err = holds.Prompts(ctx, nc, project, name)
@@ -168,7 +165,7 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 				return err
 			}
 			defer done()
-			h, err := promptHold(ctx, nc, project, slices.Concat(args, []string{""})[0])
+			h, err := promptHold(ctx, nc, project, verb.Arg(args))
 			if err != nil {
 				return err
 			}

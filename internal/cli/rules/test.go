@@ -24,10 +24,7 @@ func packRules(dir string) ([]byte, error) {
 
 // loadRules reads the rule packs in a folder, or the shipped ones.
 func loadRules(args []string) ([]byte, *rules.Source, error) {
-	dir := ""
-	if len(args) == 1 {
-		dir = args[0]
-	}
+	dir := verb.Arg(args)
 	b, err := packRules(dir)
 	if err != nil {
 		return nil, nil, err

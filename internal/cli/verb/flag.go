@@ -2,6 +2,8 @@ package verb
 
 import (
 	"fmt"
+	"log/slog"
+	"os"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -26,6 +28,23 @@ func (s *Sensitivity) Set(v string) error { return s.UnmarshalText([]byte(v)) }
 
 // Type implements pflag.Value.
 func (s *Sensitivity) Type() string { return "sensitivity" }
+
+// Arg returns the first argument of a command, or "" if there is none.
+func Arg(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// Log returns a log of warnings on standard error, which also has progress if verbose is set.
+func Log(verbose bool) *slog.Logger {
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
 
 // Quote quotes untrusted text for a message, cut to n characters.
 func Quote(s string, n int) string { return `"` + text.InertLine(s, n) + `"` }
