@@ -337,11 +337,8 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	error) {
 	cfg := embedded.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync}
 	if o.Rules > 0 {
-		files, err := ruleSet(o.Rules, 0)
-		if err != nil {
-			return nil, err
-		}
-		if cfg.Rules, err = rules.PackFiles(files); err != nil {
+		var err error
+		if cfg.Rules, err = rules.PackFiles(ruleSet(o.Rules, 0)); err != nil {
 			return nil, err
 		}
 	}

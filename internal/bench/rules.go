@@ -35,7 +35,7 @@ const broadRules = 6
 //
 // and sixteen broad rules, so that at least six rules are evaluated for every event, however small n is.
 // unindexed is the number of additional rules that no index can decide.
-func ruleSet(n, unindexed int) (map[string]string, error) {
+func ruleSet(n, unindexed int) map[string]string {
 	c := newCorpus(1)
 	files := map[string]string{"groups.yaml": "groups:\n  core: [bench]\n",
 		"bench/pack.yaml": "name: bench\ntitle: Made for measuring\n"}
@@ -105,7 +105,7 @@ func ruleSet(n, unindexed int) (map[string]string, error) {
 	if b.Len() > 0 {
 		files[fmt.Sprintf("bench/rules%03d.yaml", file)] = b.String()
 	}
-	return files, nil
+	return files
 }
 
 func compile(files map[string]string) (*rules.Evaluator, error) {
@@ -215,14 +215,12 @@ func Rules(ctx context.Context, o Options) (*RulesReport, error) {
 	const extra = 500
 	sets := make([]*rules.Evaluator, 4)
 	for i, size := range [][2]int{{16, 0}, {100, 0}, {o.Rules, 0}, {100, extra}} {
-		files, err := ruleSet(size[0], size[1])
-		if err != nil {
-			return nil, err
-		}
+		files := ruleSet(size[0], size[1])
 		if i == 0 {
 			files["groups.yaml"] = "groups:\n  core: []\n"
 		}
 		start := time.Now()
+		var err error
 		if sets[i], err = compile(files); err != nil {
 			return nil, err
 		}

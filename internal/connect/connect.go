@@ -198,7 +198,7 @@ func Plan(cfg Config) ([]Change, error) {
 		}
 		for _, file := range h.MCP {
 			put(file.Path, func(b []byte) ([]byte, error) {
-				out, _, err := rewire(file, b, func(s Server) (Server, bool) {
+				out, err := rewire(file, b, func(s Server) (Server, bool) {
 					s, _ = s.bare()
 					return cfg.Wrap(s)
 				})
@@ -333,7 +333,7 @@ func bare(cfg Config, path string, b []byte) ([]byte, error) {
 		for _, file := range h.MCP {
 			if filepath.Join(cfg.Home, file.Path) == path {
 				var err error
-				if b, _, err = rewire(file, b, Server.bare); err != nil {
+				if b, err = rewire(file, b, Server.bare); err != nil {
 					return nil, err
 				}
 			}

@@ -43,15 +43,14 @@ type splice struct {
 
 // rewire replaces each server of a configuration b by the server that change returns. If change returns false, the
 // server stays as it is. All other bytes stay unchanged. rewire also returns the servers that it did not change.
-func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []Server, error) {
+func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, error) {
 	list, err := servers(file, b)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var all, want []Server
+	var want []Server
 	var edits []splice
 	for _, f := range list {
-		all = append(all, f.Server)
 		to, ok := f.Server, false
 		if f.Command != "" || f.URL != "" {
 			to, ok = change(f.Server)
@@ -64,18 +63,18 @@ func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []
 		if f.URL != "" || to.URL != "" {
 			e, err := file.swap(b, f, to)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			edits = append(edits, e...)
 			continue
 		}
 		command, err := json.Marshal(to.Command)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		args, err := array(to.Args)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if f.args == (span{}) {
 			key := `, "args": `
@@ -97,14 +96,14 @@ func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []
 	// Parse the edited file again, so that an unsupported format causes an error and no change.
 	again, err := servers(file, out)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the edited file cannot be parsed: %w: the file was not changed", err)
+		return nil, fmt.Errorf("the edited file cannot be parsed: %w: the file was not changed", err)
 	}
 	for i := range again {
 		if len(again) != len(want) || !reflect.DeepEqual(normal(again[i].Server), normal(want[i])) {
-			return nil, nil, errors.New("its format cannot be edited safely: the file was not changed")
+			return nil, errors.New("its format cannot be edited safely: the file was not changed")
 		}
 	}
-	return out, all, nil
+	return out, nil
 }
 
 // swap replaces the URL of a server by a command, or the other way round.

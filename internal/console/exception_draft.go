@@ -169,7 +169,7 @@ func (c *Console) given(ctx context.Context, p *page, project, session string, a
 		if e.Stage != streams.StageIngest {
 			continue
 		}
-		if _, why := p.body(&e); why != "" {
+		if why := p.withheld(&e); why != "" {
 			return nil, fmt.Errorf("you may not see an event of the session: %s", why)
 		}
 		key, doc, agent, err := testEvent(&e)

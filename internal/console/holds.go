@@ -119,7 +119,7 @@ func (c *Console) follow(ctx context.Context, p *page, h *arbiter.Hold, body str
 		f := followed{ShownSource: &h.Sources[i], Why: h.Sources[i].Missing}
 		e, err := stage.ReadEntry(ctx, c.js, f.Entry)
 		if err == nil && f.Why == "" {
-			_, f.Why = p.body(&e)
+			f.Why = p.withheld(&e)
 		} else if f.Why == "" {
 			f.Why = "The source cannot be read: it may have been erased."
 		}
@@ -303,7 +303,7 @@ func (c *Console) quotes(ctx context.Context, p *page, h *arbiter.Hold, body str
 				all.WriteString(b.Text)
 				all.WriteByte('\n')
 			}
-			if _, why := p.body(&e); why != "" {
+			if why := p.withheld(&e); why != "" {
 				q.Why = why
 			} else {
 				q.pick(all.String(), values(body))

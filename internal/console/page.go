@@ -162,11 +162,10 @@ func (p *page) say(project, s string, at ...uint64) (said string, hidden bool) {
 	return s, false
 }
 
-// body returns the body of an entry. If the user may not read the body, body is nil and why is the text to show in its
-// place.
-func (p *page) body(e *streams.Entry) (body []byte, why string) {
+// withheld returns "" if the user may read the body of an entry. Otherwise it returns the text to show in its place.
+func (p *page) withheld(e *streams.Entry) string {
 	if as := p.c.index.sensitivityOf(e); !p.sees(e.Project, as) {
-		return nil, redacted(as)
+		return redacted(as)
 	}
-	return e.Body, ""
+	return ""
 }

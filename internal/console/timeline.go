@@ -107,7 +107,7 @@ func (c *Console) sessionPage(r *http.Request, p *page) (string, error) {
 // so.
 func (p *page) steps(e *streams.Entry, project string) []step {
 	at := step{At: e.Position(), Time: e.Time}
-	if _, why := p.body(e); why != "" {
+	if why := p.withheld(e); why != "" {
 		at.Kind, at.Title, at.Text = kindOf(e.Type), string(e.Type), why
 		return []step{at}
 	}

@@ -337,7 +337,7 @@ func (c *Console) readTools(ctx context.Context, p *page, project string, at uin
 	if e.Type != streams.TypeTools || e.Project != project || e.Stage != streams.StageIngest {
 		return nil, notFound("Entry %d is not a list of tools of project %s.", at, project)
 	}
-	if _, why := p.body(&e); why != "" {
+	if why := p.withheld(&e); why != "" {
 		return nil, &failure{http.StatusForbidden, "Not shown", "The list of tools is " + why + "."}
 	}
 	return streams.Read[streams.ToolsEntry](&e)

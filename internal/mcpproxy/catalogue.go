@@ -188,7 +188,7 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 	}
 	rest, _ := withoutServerInfo(body)
 	if said := walk(nil, "", rest, false); len(said) > 0 && !slices.Equal(said, c.said) {
-		if err := c.p.observe(ctx, "tools/list", "", "", nil, together(said)); err != nil {
+		if err := c.p.observe(ctx, "tools/list", "", "", together(said)); err != nil {
 			return fmt.Errorf("recording the server's list of tools: %w", err)
 		}
 		c.said = said

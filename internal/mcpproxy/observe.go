@@ -38,7 +38,7 @@ func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrp
 	}
 	err := p.recordServerInfo(ctx, m.Result)
 	if err == nil {
-		err = p.observe(ctx, c.method, "", source(c), nil, words(c.method, m))
+		err = p.observe(ctx, c.method, "", source(c), words(c.method, m))
 	}
 	if err != nil {
 		p.cfg.Log.Warn("a response was not passed on", "method", c.method, "err", err)
@@ -119,7 +119,7 @@ func (p *Proxy) recordServerInfo(ctx context.Context, result json.RawMessage) er
 	if again {
 		return nil
 	}
-	if err := p.observe(ctx, "initialize", "", "", nil, said); err != nil {
+	if err := p.observe(ctx, "initialize", "", "", said); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -154,7 +154,7 @@ func (p *Proxy) discover(ctx context.Context, meta map[string]json.RawMessage) e
 	if err := p.recordServerInfo(ctx, result); err != nil {
 		return err
 	}
-	return p.observe(ctx, method, "", "", nil, words(method, m))
+	return p.observe(ctx, method, "", "", words(method, m))
 }
 
 // introduced stores the server's name and instructions from the response to initialize. It adds to the response that
@@ -226,7 +226,7 @@ func (p *Proxy) instructed(raw json.RawMessage) {
 
 // observe records words as observations. It returns when all of them are in the ledger. If there are no words, it
 // records nothing.
-func (p *Proxy) observe(ctx context.Context, tool, call, source string, args json.RawMessage, words []string) error {
+func (p *Proxy) observe(ctx context.Context, tool, call, source string, words []string) error {
 	blocks := make([]streams.Block, 0, len(words))
 	for _, w := range words {
 		blocks = append(blocks, streams.Block{Text: w})
@@ -235,7 +235,7 @@ func (p *Proxy) observe(ctx context.Context, tool, call, source string, args jso
 		return nil
 	}
 	_, err := reach(ctx, p, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, p.publish(ctx, tool, call, source, args, blocks)
+		return struct{}{}, p.publish(ctx, tool, call, source, nil, blocks)
 	})
 	return err
 }

@@ -324,7 +324,7 @@ func (p *Proxy) tell(ctx context.Context, m *jsonrpc.Request) {
 	p.notes <- struct{}{}
 	p.wg.Go(func() {
 		defer func() { <-p.notes; close(done) }()
-		err := p.observe(ctx, m.Method, "", "", nil, said)
+		err := p.observe(ctx, m.Method, "", "", said)
 		if err != nil {
 			p.cfg.Log.Warn("a message of the server was not passed on", "method", streams.Clip(m.Method, 100), "err", err)
 			if m.ID.IsValid() {

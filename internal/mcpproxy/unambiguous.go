@@ -174,7 +174,7 @@ func errorText(err error) string {
 func (p *Proxy) refused(ctx context.Context, method, call string, why error) error {
 	err := fmt.Errorf("the server's message was refused: %w", why)
 	p.cfg.Log.Warn("a message of the server was refused", "method", method, "err", why)
-	if e := p.observe(ctx, method, call, "", nil, []string{"Withheld: " + err.Error()}); e != nil {
+	if e := p.observe(ctx, method, call, "", []string{"Withheld: " + err.Error()}); e != nil {
 		p.cfg.Log.Warn("a refusal was not recorded", "method", method, "err", e)
 	}
 	return err

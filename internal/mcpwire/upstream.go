@@ -255,12 +255,10 @@ func (u *upstream) order() {
 }
 
 // got passes a message of the server to the proxy. It returns false if the connection is closed.
-func (u *upstream) got(m jsonrpc.Message) bool {
+func (u *upstream) got(m jsonrpc.Message) {
 	select {
 	case u.in <- m:
-		return true
 	case <-u.ctx.Done():
-		return false
 	}
 }
 

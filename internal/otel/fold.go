@@ -189,7 +189,7 @@ func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 	if v.Type != streams.TypeAction && !first {
 		parent = "memory"
 	}
-	b := newSpan(r, what, parent, opGuardrail+" "+provider, tracepb.Span_SPAN_KIND_INTERNAL, start, e.Time)
+	b := newSpan(r, what, parent, opGuardrail+" "+provider, start, e.Time)
 	b.str(attrOperation, opGuardrail)
 	b.str(attrProvider, provider)
 	b.str(attrComponent, provider)
@@ -310,7 +310,7 @@ func (f *Fold) memory(e *streams.Entry, v *streams.VerdictEntry, p *proposal, r 
 	if v.Type == streams.TypeRecall {
 		op = opSearchMemory
 	}
-	b := newSpan(r, "memory", "", op, tracepb.Span_SPAN_KIND_INTERNAL, start, e.Time)
+	b := newSpan(r, "memory", "", op, start, e.Time)
 	b.str(attrOperation, op)
 	b.str(attrMemoryStore, e.Project)
 	f.refer(b, e, v.Proposal, p)
@@ -384,7 +384,7 @@ func (f *Fold) holdState(e *streams.Entry) ([]*tracepb.Span, error) {
 			parent = "memory"
 		}
 	}
-	b := newSpan(r, "hold "+h.State, parent, opGuardrail+" "+provider, tracepb.Span_SPAN_KIND_INTERNAL, start, e.Time)
+	b := newSpan(r, "hold "+h.State, parent, opGuardrail+" "+provider, start, e.Time)
 	b.str(attrOperation, opGuardrail)
 	b.str(attrProvider, provider)
 	b.str(attrComponent, provider)
@@ -442,7 +442,7 @@ func (f *Fold) outcome(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 
 // executed returns the span of an execution, a child of its verdict.
 func (f *Fold) executed(e *streams.Entry, r request, o *open, start, end time.Time) builder {
-	b := newSpan(r, "execute", "verdict", opExecuteTool+" "+o.Tool, tracepb.Span_SPAN_KIND_INTERNAL, start, end)
+	b := newSpan(r, "execute", "verdict", opExecuteTool+" "+o.Tool, start, end)
 	b.str(attrOperation, opExecuteTool)
 	b.str(attrTool, o.Tool)
 	b.str(attrToolCall, r.ID)

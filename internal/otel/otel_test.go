@@ -375,8 +375,7 @@ func TestSpansGoOverGRPCToo(t *testing.T) {
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s := newSpan(request{Project: "p", ID: "a"}, "verdict", "", "apply_guardrail lazaret",
-		tracepb.Span_SPAN_KIND_INTERNAL, time.Now(), time.Now())
+	s := newSpan(request{Project: "p", ID: "a"}, "verdict", "", "apply_guardrail lazaret", time.Now(), time.Now())
 	if err := c.UploadTraces(ctx,
 		[]*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{{Spans: []*tracepb.Span{s.Span}}}}}); err != nil {
 		t.Fatal(err)

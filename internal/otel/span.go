@@ -118,11 +118,11 @@ func commitment(e *streams.Entry, payload []byte) string {
 // builder builds a span.
 type builder struct{ *tracepb.Span }
 
-func newSpan(r request, what, parent, name string, kind tracepb.Span_SpanKind, start, end time.Time) builder {
+func newSpan(r request, what, parent, name string, start, end time.Time) builder {
 	if end.Before(start) {
 		start = end
 	}
-	s := &tracepb.Span{TraceId: r.trace(), SpanId: r.span(what), Name: text.InertLine(name, 200), Kind: kind,
+	s := &tracepb.Span{TraceId: r.trace(), SpanId: r.span(what), Name: text.InertLine(name, 200), Kind: tracepb.Span_SPAN_KIND_INTERNAL,
 		StartTimeUnixNano: uint64(start.UnixNano()), EndTimeUnixNano: uint64(end.UnixNano())}
 	if parent != "" {
 		s.ParentSpanId = r.span(parent)
