@@ -226,7 +226,7 @@ func (r *reader) binary(cmd *syntax.BinaryCmd, piped bool) {
 		r.at.chain = r.next()
 	}
 	r.perhaps(func() { r.stmt(cmd.Y, piped) })
-	if cmd.Op != syntax.AndStmt {
+	if cmd.Op != syntax.AndStmt || cmd.Y.Negated {
 		r.at.chain = r.next()
 	}
 }

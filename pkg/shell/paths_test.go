@@ -1,6 +1,10 @@
 package shell
 
 import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +96,7 @@ func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 		"false && cd sub; cd .. && cp a b":                       "sub/../. ../.",
 		"true || cd sub; cd ..; cp a b":                          "sub/../. ../. sub/. .",
 		"true || cd sub && cd .. && cp a b":                      "sub/../. ../.",
+		"cd /x && ! cd new && cp a b":                            "/x/new/. . /x/.",
 		"! cd new && cd .. && cp a b":                            "new/../. ../.",
 		"if false; then cd sub; fi; cd .. && cp a b":             "sub/../. ../.",
 		"mv sub x; cd sub; cd .. && cp a b":                      ". sub/../. ../.",
@@ -120,5 +125,87 @@ func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 	}
 	if line := "while true; do cp a b; cd ..; done"; Kind(line) != Other {
 		t.Errorf("%s is %s", line, Kind(line))
+	}
+}
+
+// Bash writes in no other folders than those that are told for a line.
+func TestBashWritesInNoOtherFolder(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip(err)
+	}
+	random := rand.New(rand.NewPCG(4711, 1))
+	parts := []string{"cd sub", "cd sub/deep", "cd ..", "cd ../..", "cd -", "cd none", "touch mark", "touch mark",
+		"true", "false", "mkdir none", "mv sub other", "cd ."}
+	var line func(depth int) string
+	line = func(depth int) string {
+		a := parts[random.IntN(len(parts))]
+		if depth == 0 {
+			return a
+		}
+		a, b := line(depth-1), line(depth-1)
+		switch random.IntN(14) {
+		case 0:
+			return "( " + a + "); " + b
+		case 1:
+			return a + " || " + b
+		case 2:
+			return a + " | " + b
+		case 3:
+			return "if " + a + "; then " + b + "; fi"
+		case 4:
+			return "! " + a + " && " + b
+		case 5:
+			return "{ " + a + "; } && " + b
+		case 6:
+			return a + " & wait; " + b
+		case 7, 8, 9:
+			return a + "; " + b
+		}
+		return a + " && " + b
+	}
+	wrote := 0
+	for range 200 {
+		s := line(1 + random.IntN(3))
+		if _, _, ok := lex(s); !ok { // such a line waits for a person
+			continue
+		}
+		top := filepath.Join(t.TempDir(), "a/b/c")
+		if err := os.MkdirAll(filepath.Join(top, "sub/deep"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		found, _ := Paths(s, 1000, Around{Folder: func(dir string) bool {
+			info, err := os.Stat(filepath.Join(top, dir))
+			return err == nil && info.IsDir()
+		}})
+		told := map[string]bool{}
+		for _, p := range found {
+			for _, dir := range p.Names {
+				told[filepath.Join(top, dir)] = told[filepath.Join(top, dir)] || p.Folder
+				told["?"] = told["?"] || p.Folder && p.Lost
+			}
+		}
+		run := exec.Command(bash, "-c", s)
+		if run.Dir = top; run.Run() != nil && told["?"] {
+			continue
+		}
+		err := filepath.WalkDir(filepath.Join(top, "../../.."), func(path string, _ os.DirEntry, err error) error {
+			if filepath.Base(path) == "mark" {
+				wrote++
+				if dir := filepath.Dir(path); !told[dir] && !told["?"] {
+					moved := strings.Replace(dir, "/c/other", "/c/sub", 1) // the folder was moved after the write
+					if !told[moved] {
+						t.Errorf("%s: wrote in %s", s, strings.TrimPrefix(dir, top))
+					}
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if wrote < 20 {
+		t.Errorf("only %d files were written", wrote)
 	}
 }
