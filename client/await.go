@@ -46,7 +46,7 @@ func (c *Client) await(ctx context.Context, svc streams.Service, origin beliefs.
 	}
 	subject, err := streams.LiveSubject(c.project, "hold", c.agent, rep.Entry.Hold.ID)
 	if err != nil {
-		return rep, fmt.Errorf("the reply's hold: %w", err)
+		return rep, fmt.Errorf("the reply has a hold whose id is not valid: %w", err)
 	}
 	news := make(chan *nats.Msg, 16)
 	sub, err := c.nc.ChanSubscribe(subject+".*", news)

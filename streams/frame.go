@@ -212,7 +212,7 @@ func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 			return p, nil, fmt.Errorf("stage %q or type %q is no name", clip(p.Stage), clip(string(p.Type)))
 		}
 	case !p.Type.Framed():
-		return p, nil, fmt.Errorf("type %q has a message of its own", clip(string(p.Type)))
+		return p, nil, fmt.Errorf("an entry of type %q must be a message of its own, but is in a frame", clip(string(p.Type)))
 	default:
 		p.Type = TypeObservation // an observation's type is this constant, so no new string is allocated
 	}

@@ -248,7 +248,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	who := requestKey{a.Project, a.Agent, streams.HeadOf(ev).ID}
 	w, ok := f.await(who)
 	if !ok {
-		return fail(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
+		return fail(streams.CodeShedding, fmt.Errorf("too many requests: %d wait already", MaxWaiting))
 	}
 	defer f.forget(who, w)
 	subject, err := streams.IntakeSubject(a.Project, a.Agent, a.Kind, a.Origin)

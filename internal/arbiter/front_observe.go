@@ -154,7 +154,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 		return failed(streams.CodeBadSubject, err)
 	}
 	if !f.admitted.enter() {
-		return failed(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
+		return failed(streams.CodeShedding, fmt.Errorf("too many requests: %d wait already", MaxWaiting))
 	}
 	var seq uint64
 	defer func() { f.admitted.leave(seq) }()

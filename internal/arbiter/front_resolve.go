@@ -51,7 +51,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	who := requestKey{id: c.ID}
 	w, ok := f.await(who)
 	if !ok {
-		return failed(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
+		return failed(streams.CodeShedding, fmt.Errorf("too many requests: %d wait already", MaxWaiting))
 	}
 	defer f.forget(who, w)
 	body, err := streams.Marshal(c)

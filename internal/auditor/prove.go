@@ -65,7 +65,7 @@ func (p *prover) serve(r micro.Request) {
 	select {
 	case p.waiting <- struct{}{}:
 	default:
-		p.respond(r, unproven(streams.CodeShedding, "%d requests wait already", provingMost))
+		p.respond(r, unproven(streams.CodeShedding, "too many requests: %d wait already", provingMost))
 		return
 	}
 	p.answers.Go(func(ctx context.Context) {

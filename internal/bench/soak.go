@@ -213,7 +213,7 @@ func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <
 			return ctx.Err()
 		case err := <-loaded:
 			if err != nil {
-				return fmt.Errorf("the load: %w", err)
+				return fmt.Errorf("publishing the load: %w", err)
 			}
 			ended, loaded = true, nil
 		case <-tick.C:

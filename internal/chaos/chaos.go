@@ -555,7 +555,7 @@ func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 		most = max(most, src)
 		if n > 1 {
 			rep.Doubled++
-			rep.problem("intake message %d gave %d entries", src, n)
+			rep.problem("intake message %d gave %d ledger entries", src, n)
 		}
 	}
 	for at, n := range a.inner {
@@ -567,13 +567,13 @@ func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 	for src := uint64(1); src <= most; src++ {
 		if a.srcs[src] == 0 {
 			rep.Lost++
-			rep.problem("intake message %d gave no entry", src)
+			rep.problem("intake message %d gave no ledger entry", src)
 		}
 	}
 	for seq := range l.seqs {
 		if a.srcs[seq] == 0 {
 			rep.Lost++
-			rep.problem("intake message %d was acknowledged but gave no entry", seq)
+			rep.problem("intake message %d was acknowledged but gave no ledger entry", seq)
 		}
 	}
 	if rep.Joint = a.joint; rep.Joint < o.Joint {

@@ -341,7 +341,7 @@ func (r *runner) ingested(ctx context.Context, intake uint64) (rec record, err e
 		return false
 	})
 	if err != nil {
-		err = fmt.Errorf("intake message %d gave no entry: %w", intake, err)
+		err = fmt.Errorf("intake message %d gave no ledger entry: %w", intake, err)
 	}
 	return rec, err
 }

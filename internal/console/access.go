@@ -319,7 +319,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		if !errors.Is(err, errNoLogin) {
 			c.cfg.Log.Error("logins cannot be read", "err", err)
 		}
-		c.fail(w, r, http.StatusUnauthorized, "This link does not sign in",
+		c.fail(w, r, http.StatusUnauthorized, "This link cannot be used to sign in",
 			errNoLogin.Error()+". Make a new one: lazaret console login NAME.")
 		return
 	}

@@ -102,7 +102,7 @@ func (c *Console) findBelief(ctx context.Context, project, id string) (*ingest.B
 func (v *beliefView) show(p *page) {
 	said := p.believed(&v.Belief)
 	if v.Shown, v.JSON = inertText(said); said != v.Content {
-		v.Unsafe = "You may not see the belief, so you cannot sign for it."
+		v.Unsafe = "You may not see the belief, so you cannot sign a decision on it."
 	} else if streams.Digest([]byte(v.Content)) != v.Digest {
 		v.Unsafe = "The content is shown in part, so this page cannot compute its digest: sign with a key file."
 	}

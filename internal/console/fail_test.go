@@ -54,7 +54,7 @@ func TestSignInAndErrorPagesAreAccessibleAndAskNobodyElse(t *testing.T) {
 	at := func(path string) func() { return func() { b.open(t, path) } }
 	b.fails(t, "no session", 401, "Sign in", at("/"))
 	b.fails(t, "sign-in", 401, "Sign in", at("/login"))
-	b.fails(t, "a link that was used", 401, "This link does not sign in", at("/login?code=used"))
+	b.fails(t, "a link that was used", 401, "This link cannot be used to sign in", at("/login?code=used"))
 	b.fails(t, "404 without a session", 404, "Not found", at("/nope"))
 	code := link(t, viewer)
 	abroad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

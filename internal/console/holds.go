@@ -178,7 +178,7 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	}
 	if len(h.Tools) > 0 && !v.Hidden {
 		if _, err := c.readTools(r.Context(), p, project, h.Catalogue); err != nil {
-			v.Unsafe, v.Missing = "You may not see the tools, so you cannot sign for them.", err.Error()
+			v.Unsafe, v.Missing = "You may not see the tools, so you cannot sign a decision on them.", err.Error()
 			return "hold", nil
 		}
 		v.List = &catalogueView{Project: project, Agent: h.Agent, Select: h.State == streams.HoldOpen}
@@ -211,7 +211,7 @@ func (p *page) viewOf(h *arbiter.Hold) (v *holdView, body string) {
 		v.Unsafe = err.Error()
 	}
 	if v.Hidden {
-		v.Unsafe = "You may not see what is held, so you cannot sign for it."
+		v.Unsafe = "You may not see what is held, so you cannot sign a decision on it."
 	}
 	return v, body
 }

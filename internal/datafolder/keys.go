@@ -120,7 +120,7 @@ func MakeStateKey(data string) error {
 func StateKey(file, stage string) ([]byte, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("the state key: %w: it is keys/state.key of the data folder in which streams and "+
+		return nil, fmt.Errorf("reading the state key: %w: it is keys/state.key of the data folder in which streams and "+
 			"credentials were made", err)
 	}
 	s, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))

@@ -68,7 +68,7 @@ var endpoints = []endpoint{
 		Request: reflect.TypeFor[streams.Action](), Reply: reflect.TypeFor[streams.Reply](), answer: decide},
 	{Method: "POST", Path: "/v1/remember", Summary: "Ask for a verdict on a memory write.", Query: waits,
 		Request: reflect.TypeFor[RememberRequest](), Reply: reflect.TypeFor[streams.Reply](), answer: remember},
-	{Method: "POST", Path: "/v1/recall", Summary: "Ask what of memory may enter the context.",
+	{Method: "POST", Path: "/v1/recall", Summary: "Ask which entries of memory may enter the context.",
 		Request: reflect.TypeFor[streams.Recall](), Reply: reflect.TypeFor[streams.Reply](),
 		answer: recall(streams.SvcRecall, (*client.Client).Recall)},
 	{Method: "POST", Path: "/v1/gate", Summary: "Ask which candidates of another memory store may enter the context.",

@@ -38,7 +38,7 @@ type Reviewed struct {
 func NewReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*Review, error) {
 	args := new(streams.ApproveToolsArgs)
 	if err := streams.Unmarshal([]byte(h.Body), args); err != nil {
-		return nil, fmt.Errorf("reading the request of hold %s: %w", h.ID, err)
+		return nil, fmt.Errorf("reading the list of tools of hold %s: %w", h.ID, err)
 	}
 	r := &Review{Hold: h.ID, Project: h.Project, Agent: h.Agent, Server: args.Server,
 		Command: args.Command}

@@ -213,7 +213,7 @@ func reason(rep *client.Reply, what string) string {
 	case client.Open(rep):
 		fmt.Fprintf(&b, "Lazaret holds %s until a person approves hold %s.", what, rep.Entry.Hold.ID)
 	default:
-		fmt.Fprintf(&b, "Lazaret holds %s, and the hold has ended.", what)
+		fmt.Fprintf(&b, "Lazaret held %s, and the hold ended without an approval.", what)
 	}
 	n := 0
 	for _, r := range rep.Entry.Reasons {
@@ -226,11 +226,14 @@ func reason(rep *client.Reply, what string) string {
 		fmt.Fprintf(&b, " %s%s: %s.", r.Code, strings.TrimRight(" "+r.Rule, " "),
 			strings.TrimSuffix(streams.Clip(r.Text, 300), "."))
 	}
-	if rep.Verdict == streams.Deny {
-		b.WriteString(" Do not try the same by other means.")
-	} else {
-		b.WriteString(" Tell the user; once it is approved, make the same call again. Do not try the same by other means.")
+	switch {
+	case rep.Verdict == streams.Deny:
+	case client.Open(rep):
+		b.WriteString(" Tell the user; once it is approved, make the same call again.")
+	default: // no approval can release this call
+		b.WriteString(" Tell the user.")
 	}
+	b.WriteString(" Do not try the same by other means.")
 	return b.String()
 }
 

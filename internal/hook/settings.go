@@ -187,7 +187,7 @@ func (h *Host) entries(all []parsed, with Handler) (file, why string, managed bo
 			}
 		}
 		if !found {
-			return file, "no entry of " + event + " is the one that --install writes", false
+			return file, "no entry of " + event + " has the form that --install writes", false
 		}
 		managed = managed && inManaged
 	}

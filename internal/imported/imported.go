@@ -269,7 +269,7 @@ func zep(d json.RawMessage) ([]Item, error) {
 		}
 	} else {
 		if err := exact(d, &graph); err != nil {
-			return nil, fmt.Errorf("it holds no edges, nodes or episodes: %w", err)
+			return nil, fmt.Errorf("it has no edges, nodes or episodes: %w", err)
 		}
 		all = slices.Concat(graph.Edges, graph.Nodes, graph.Episodes)
 	}

@@ -22,7 +22,7 @@ type Exported struct {
 // Root returns the root of the first n leaves.
 func (x *Exported) Root(n int64) (tlog.Hash, error) {
 	if n < 0 || n > x.Size {
-		return tlog.Hash{}, fmt.Errorf("the export has %d leaves, not %d", x.Size, n)
+		return tlog.Hash{}, fmt.Errorf("the export has only %d leaves, but the checkpoint has %d", x.Size, n)
 	}
 	return tlog.TreeHash(n, tlog.HashReaderFunc(x.read))
 }

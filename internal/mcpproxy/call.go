@@ -324,7 +324,7 @@ func (f *refusal) result(id jsonrpc.ID, tool string) *jsonrpc.Response {
 	case f.err != nil:
 		fmt.Fprintf(&b, "HELD: %s was not carried out, because there is no verdict (%v). Nothing was done.", subject, f.err)
 	default:
-		fmt.Fprintf(&b, "HELD: %s was not carried out, and the hold has ended.", subject)
+		fmt.Fprintf(&b, "HELD: %s was not carried out, and its hold ended without an approval.", subject)
 	}
 	if errors.As(f.err, &e) {
 		meta.Codes = append(meta.Codes, string(e.Code))

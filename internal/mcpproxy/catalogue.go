@@ -273,8 +273,8 @@ func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	o := &streams.Observation{Head: streams.Head{ID: r.id, Session: r.session},
 		Blocks: []streams.Block{{Text: "Withheld: the server's list of tools was rejected: " + why.Reason}}}
 	if _, err := p.host.Submit(ctx, p.cfg.Origin, o); err != nil {
-		p.cfg.Log.Warn("a record that no model saw the rejected list of tools could not be stored, so all calls of the "+
-			"session are held", "err", err)
+		p.cfg.Log.Warn("all calls of the session are held: the proxy could not record that no model saw the rejected list "+
+			"of tools", "err", err)
 		return
 	}
 	r.said = true

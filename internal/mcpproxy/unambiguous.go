@@ -91,7 +91,7 @@ func vetNames(v any, depth int) error {
 	case map[string]any:
 		for k, x := range v {
 			if !known[k] && folded[mcpwire.Fold(k)] {
-				return fmt.Errorf("the name %q differs from one of the protocol only in letter case", streams.Clip(k, 60))
+				return fmt.Errorf("the name %q differs from a name of the protocol only in letter case", streams.Clip(k, 60))
 			}
 			if k == "_meta" {
 				if err := vetMeta(x); err != nil {
@@ -113,7 +113,7 @@ func vetMeta(meta any) error {
 	names, _ := meta.(map[string]any)
 	for k := range names {
 		if strings.HasPrefix(mcpwire.Fold(k), ownMeta) {
-			return fmt.Errorf("its _meta has the name %q, which is the proxy's own", streams.Clip(k, 60))
+			return fmt.Errorf("its _meta has the name %q, which only the proxy may use", streams.Clip(k, 60))
 		}
 	}
 	return nil

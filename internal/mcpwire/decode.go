@@ -225,7 +225,7 @@ func members(object []byte, known string, f func(name string, value jsontext.Val
 		seen[name] = true
 		for k := range strings.FieldsSeq(known) {
 			if name != k && Fold(name) == k {
-				note(fmt.Errorf("the name %q differs from one of the protocol only in letter case", streams.Clip(name, 60)))
+				note(fmt.Errorf("the name %q differs from a name of the protocol only in letter case", streams.Clip(name, 60)))
 				name = k
 			}
 		}

@@ -453,7 +453,7 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	st := s.open(q)
 	if st == nil {
 		reply(w, http.StatusBadRequest, q.ID.Raw(), jsonrpc.CodeInvalidRequest,
-			fmt.Sprintf("this id is in use, or %d requests wait for their answers", maxRequests), "")
+			fmt.Sprintf("this id is in use, or too many requests (%d) wait for their answers", maxRequests), "")
 		return
 	}
 	defer st.release()

@@ -115,7 +115,7 @@ func (e *Endpoint) statelessRequest(ctx context.Context, w http.ResponseWriter, 
 	x := l.adopt(&exchange{id: q.ID, stream: newStream(0, &l.unread)})
 	if x == nil {
 		reply(w, http.StatusServiceUnavailable, id, jsonrpc.CodeInternalError,
-			fmt.Sprintf("%d requests wait for their answers", maxRequests), "")
+			fmt.Sprintf("too many requests: %d wait for their answers", maxRequests), "")
 		return
 	}
 	x.stream.once = true

@@ -34,11 +34,11 @@ type folder struct{ *os.Root }
 
 func open(dir string) (*folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the folder of the memory tool: %w", err)
+		return nil, fmt.Errorf("opening the folder of the memory tool: %w", err)
 	}
 	r, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("the folder of the memory tool: %w", err)
+		return nil, fmt.Errorf("opening the folder of the memory tool: %w", err)
 	}
 	return &folder{r}, nil
 }

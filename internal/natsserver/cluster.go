@@ -123,7 +123,7 @@ func openAuthority(data string) (*authority, error) {
 	}{{"issuer", &a.issuer}, {"next", &a.next}, {"old", &a.old}} {
 		var err error
 		if *f.dst, err = readPair(a.file(f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("the cluster's authority: %w", err)
+			return nil, fmt.Errorf("reading the cluster's authority: %w", err)
 		}
 	}
 	if a.issuer != nil {
@@ -357,7 +357,7 @@ func RenewCluster(data string, exchange bool) (step Exchange, certs []ServerCert
 		return 0, nil, err
 	}
 	if len(had) == 0 {
-		return 0, nil, fmt.Errorf("%s holds no certificate of a server: lazaret server config makes them", clusterDir(data))
+		return 0, nil, fmt.Errorf("%s has no certificate of a server: lazaret server config makes them", clusterDir(data))
 	}
 	a, err := openAuthority(data)
 	if err != nil {

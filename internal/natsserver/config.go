@@ -105,17 +105,18 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.CertDir,
 		c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {
 		if !plain.MatchString(s) {
-			return fmt.Errorf("%q cannot be used in a server's configuration: it holds quotes, backslashes or control "+
+			return fmt.Errorf("%q cannot be used in a server's configuration: it has quotes, backslashes or control "+
 				"characters", s)
 		}
 	}
 	switch {
 	case c.Name == "" || c.Listen == "" || c.Store == "":
-		return errors.New("a server needs a name, an address and a folder")
+		return errors.New("--name, --listen and --store must not be empty")
 	case c.ClusterName != "" && (c.Cluster == "" || len(c.Routes) == 0):
-		return errors.New("a server of a cluster needs an address for the others, and their routes")
+		return errors.New("a server of a cluster needs --cluster-listen, its address for the others, and --routes, " +
+			"their URLs")
 	case c.TLSCert != "" && c.TLSKey == "":
-		return errors.New("a certificate needs its key")
+		return errors.New("--tls-cert needs --tls-key, the file of its key")
 	}
 	keys, err := openKeyring(data)
 	if err != nil {

@@ -44,7 +44,7 @@ func OpenMinter(data string) (*Minter, error) {
 		b, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the key that signs credentials: %w", err)
+		return nil, fmt.Errorf("reading the key that signs credentials: %w", err)
 	}
 	kp, err := nkeys.ParseDecoratedNKey(b)
 	if err != nil {

@@ -75,7 +75,7 @@ func (s *Server) WhileStopped(fn func() error) (err, down error) {
 // of such a server can only be recovered together with the other servers.
 func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, error) {
 	if _, err := os.Stat(filepath.Join(store, server.JetStreamStoreDir)); err != nil {
-		return nil, fmt.Errorf("the store of a nats-server: %w", err)
+		return nil, fmt.Errorf("%s is not the store_dir of a nats-server: %w", store, err)
 	}
 	if raft, err := files.Glob(store, server.JetStreamStoreDir+"/*/"+raftDir); err != nil ||
 		len(raft) > 0 {

@@ -24,7 +24,8 @@ func Exposed(o *server.Options) error {
 	}
 	// A leaf node has a credential, which limits the subjects to which it may publish.
 	if o.LeafNode.Port != 0 && !loopback(o.LeafNode.Host) && o.LeafNode.TLSConfig == nil {
-		errs = append(errs, errors.New("leafnodes are accepted from other machines without tls"))
+		errs = append(errs, errors.New("leafnodes are accepted from other machines without tls: add tls to the "+
+			"leafnodes, or let them listen on 127.0.0.1"))
 	}
 	return errors.Join(errs...)
 }

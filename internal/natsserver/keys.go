@@ -43,7 +43,8 @@ func accountKey(dir string) (string, error) {
 	if err == nil {
 		key := strings.TrimSpace(string(b))
 		if !nkeys.IsValidPublicAccountKey(key) {
-			return "", fmt.Errorf("%s holds no public key of an account", filepath.Join(dir, accountFile))
+			return "", fmt.Errorf("the file %s must have the public key of a NATS account, but has something else",
+				filepath.Join(dir, accountFile))
 		}
 		return key, nil
 	}

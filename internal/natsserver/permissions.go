@@ -284,7 +284,7 @@ func (a Agent) permissions() (perms, error) {
 	p.sub = append(p.sub, hold+".>", rejected)
 	for _, s := range append(slices.Clone(p.pub), p.sub...) {
 		if strings.ContainsAny(strings.TrimSuffix(s, ".>"), "*>") {
-			return p, fmt.Errorf("permission %q of agent %s holds a wildcard", s, a.Name)
+			return p, fmt.Errorf("permission %q of agent %s has a wildcard, but must name one subject", s, a.Name)
 		}
 	}
 	return p, nil

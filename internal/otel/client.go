@@ -74,7 +74,7 @@ func NewResource(ctx context.Context) (*resourcepb.Resource, error) {
 	r, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "lazaret")),
 		resource.WithFromEnv())
 	if err != nil {
-		return nil, fmt.Errorf("the resource: %w", err)
+		return nil, fmt.Errorf("reading OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	out := new(resourcepb.Resource)
 	for _, kv := range r.Attributes() {

@@ -29,7 +29,7 @@ const notRewritten = "deleted from %d replicas, not overwritten: each server lea
 func leftIn(ctx context.Context, js jetstream.JetStream, stream string) string {
 	st, err := js.Stream(ctx, stream)
 	if err != nil {
-		return fmt.Sprintf("deleted, not overwritten; how many replicas hold it is unknown: %v", err)
+		return fmt.Sprintf("deleted, not overwritten; the number of replicas is unknown: %v", err)
 	}
 	return leftOf(st.CachedInfo())
 }

@@ -203,7 +203,7 @@ func (c *Config) survey(ctx context.Context, js jetstream.JetStream, r *Record, 
 	err = c.Log(ctx, func(l *inquiry.Log) error {
 		shards, err := log(l)
 		for _, f := range shards {
-			r.put(f, "a sealed shard that holds payloads, made anew without them", 1, "")
+			r.put(f, "a sealed shard that has payloads, made anew without them", 1, "")
 		}
 		return err
 	})

@@ -136,8 +136,8 @@ func (r *runtime) openState(ctx context.Context) (err error) {
 			return r.beginAnew(from)
 		}
 		if !ok {
-			return fmt.Errorf("the stage state in %s has format %d, from which this version cannot migrate, and the ledger "+
-				"was trimmed up to %d, so it cannot be folded again: use the version that wrote the state",
+			return fmt.Errorf("the stage state in %s has format %d, which this version cannot convert, and the ledger was "+
+				"trimmed up to %d, so the state cannot be rebuilt from the ledger: use the version that wrote the state",
 				cfg.Dir, from, trimmed)
 		}
 	}
@@ -174,10 +174,11 @@ func (r *runtime) anewIfUnsealed(ctx context.Context, err error) error {
 		return herr
 	}
 	if trimmed > 0 {
-		return fmt.Errorf("the stage state in %s was written by a version that did not seal states, and the ledger was "+
-			"trimmed up to %d, so it cannot be folded again: use that version: %w", r.cfg.Dir, trimmed, err)
+		return fmt.Errorf("the stage state in %s was written by an old version, which did not encrypt states, and the "+
+			"ledger was trimmed up to %d, so the state cannot be rebuilt from it: use that version: %w", r.cfg.Dir, trimmed, err)
 	}
-	r.log.Warn("the state was written by a version that did not seal states; folding the ledger again", "dir", r.cfg.Dir)
+	r.log.Warn("the state was written by an old version, which did not encrypt states; it is rebuilt from the ledger",
+		"dir", r.cfg.Dir)
 	if err := errors.Join(fs.RemoveAll(SnapshotDir(r.cfg.Dir)), fs.RemoveAll(r.cfg.Dir)); err != nil {
 		return err
 	}
@@ -213,7 +214,8 @@ func unsealed(fs vfs.FS, dir string) (bool, error) {
 
 // beginAnew replaces the state by an empty one, because the whole ledger can be folded again. from is the old format.
 func (r *runtime) beginAnew(from int) (err error) {
-	r.log.Warn("the state was written by an earlier version; folding the ledger again", "format", from, "to", stateFormat)
+	r.log.Warn("the state was written by an earlier version; it is rebuilt from the ledger", "format", from, "to",
+		stateFormat)
 	if err := errors.Join(r.store.dropSnapshot(), r.store.close(), r.store.fs.RemoveAll(r.cfg.Dir)); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // After the listed entries are deleted from the ledger, a fold gives the same state, because it folds the same entries.
 
 // errRefold ends a stage's loop so that the stage starts again and folds a partition without its old state.
-var errRefold = errors.New("a partition must be folded again")
+var errRefold = errors.New("the state of a partition must be rebuilt from the ledger")
 
 // refoldKey marks a partition whose state must be removed. It is committed together with the state as it was just
 // before the entry of type erased.  withoutKey has the ledger sequence up to which entries of type erased apply from
@@ -117,7 +117,7 @@ func (r *runtime) loadErasures(ctx context.Context, decidedTo func(p int) (uint6
 	}
 	r.saved = r.cursors
 	if wiped {
-		r.log.Info("refolding without the entries to forget")
+		r.log.Info("rebuilding the state from the ledger without the entries to forget")
 		if err := r.store.rewriteErased(); err != nil {
 			return err
 		}

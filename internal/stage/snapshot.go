@@ -117,8 +117,8 @@ func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir strin
 			return 0, err
 		}
 		if trimmed > 0 {
-			return 0, fmt.Errorf("the snapshot has folded the ledger up to %d, but the ledger was trimmed up to %d: a later "+
-				"one is needed", folded, trimmed)
+			return 0, fmt.Errorf("the snapshot has the state up to ledger entry %d, but the ledger was trimmed up to %d: "+
+				"a later snapshot is needed", folded, trimmed)
 		}
 	}
 	if err := os.Rename(fresh, dir); err != nil {

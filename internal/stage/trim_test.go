@@ -193,7 +193,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	r.purge(end)
 	to := filepath.Join(t.TempDir(), "state")
 	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, old, to); err == nil ||
-		!strings.Contains(err.Error(), "a later one is needed") {
+		!strings.Contains(err.Error(), "a later snapshot is needed") {
 		t.Errorf("a snapshot that is too old: %v", err)
 	}
 	if _, err := os.Stat(to); err == nil {

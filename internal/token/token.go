@@ -186,7 +186,7 @@ func (s *Set) Find(secret string) (*Token, error) {
 func (s *Set) refresh() error {
 	info, err := os.Stat(ListFile(s.data))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the list of tokens: %w", err)
+		return fmt.Errorf("reading the list of tokens: %w", err)
 	}
 	if s.loaded && (info == nil) == (s.seen == nil) && (info == nil || os.SameFile(info, s.seen) &&
 		info.Size() == s.seen.Size() && info.ModTime().Equal(s.seen.ModTime())) {

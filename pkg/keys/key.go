@@ -144,7 +144,7 @@ func LoadPrivate(path string) (string, error) {
 			return "", ErrNoKey
 		}
 		if _, err := parsePrivate(private); err != nil {
-			return "", fmt.Errorf("reading %s: %w: it must hold the key itself, not a file name", EnvKey, err)
+			return "", fmt.Errorf("reading %s: %w: the variable must have the key itself, not a file name", EnvKey, err)
 		}
 		return private, nil
 	}

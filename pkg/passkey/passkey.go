@@ -61,7 +61,7 @@ func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, err
 	}
 	data := parsed.Response.AttestationObject.AuthData.AttData
 	if !bytes.Equal(data.CredentialID, parsed.RawID) {
-		return nil, errors.New("the credential is not the one that was attested")
+		return nil, errors.New("the browser sent the id of another passkey than the one it made: register the passkey again")
 	}
 	return &keys.Passkey{Credential: data.CredentialID, Origins: []string{origin}, Public: data.CredentialPublicKey,
 		RP: rp}, nil

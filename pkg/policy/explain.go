@@ -99,7 +99,7 @@ func (p *Policy) Explain(tool string, args, annotations []byte, project, agent s
 	}
 	if len(x.Matches) == 0 && p.otherwise != nil {
 		x.Matches = append(x.Matches, Match{Entry: Otherwise, Level: p.otherwise.level, Verdict: p.otherwise.floor,
-			Because: "no entry is for this tool", Met: true})
+			Because: "no entry of the policy is for this tool", Met: true})
 	}
 	return x
 }

@@ -78,7 +78,7 @@ func TestAFolderThatExtendsTheShippedSetAddsToIt(t *testing.T) {
 func TestAnExtensionReplacesNothingThatIsShipped(t *testing.T) {
 	for name, want := range map[string]string{
 		"egress/more.yaml": "pack egress is shipped",
-		"common.yaml":      "the shipped set has this file",
+		"common.yaml":      "the shipped rules have a file of this name",
 	} {
 		dir := t.TempDir()
 		write(t, dir, ownPack)

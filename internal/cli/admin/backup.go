@@ -99,7 +99,7 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("the auditor's log: %w", err)
+		return fmt.Errorf("asking the auditor for a snapshot of its log: %w", err)
 	}
 	defer os.RemoveAll(ans.Dir) // removes nothing if the folder was moved to the backup
 	return audit.Retention(a, cmd, wait, nil, audit.LogFlags{}, func(ctx context.Context, c *retain.Config) error {

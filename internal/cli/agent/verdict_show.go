@@ -150,7 +150,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 		return nil, fmt.Errorf("several agents have proposed %s: name one with --project and --agent", name)
 	}
 	if posed == 0 {
-		return nil, fmt.Errorf("the ledger holds no verdict on %q", text.InertLine(name, 80))
+		return nil, fmt.Errorf("the ledger has no verdict on a proposal %q", text.InertLine(name, 80))
 	}
 	e, err := stage.ReadEntry(ctx, js, posed)
 	if err != nil {

@@ -36,7 +36,7 @@ func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []st
 	defer nc.Close()
 	trust, err := keys.LoadTrust(log.trustFile(a.Conn.Data))
 	if err != nil {
-		return fmt.Errorf("the keys of auditors: %w", err)
+		return fmt.Errorf("reading the keys of auditors: %w", err)
 	}
 	ctx := cmd.Context()
 	if wait > 0 {

@@ -87,7 +87,7 @@ func init() {
 func launderingCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "laundering",
-		Short: "Did untrusted input ever become trusted? (exit 0 no, 2 yes, 3 some texts are gone)",
+		Short: "Did untrusted input ever become trusted? (exit 0 no, 2 yes, 3 unknown: texts are missing)",
 		Long: `Verify the whole log, then list each belief that was ever supported although it derives from
 content from outside or from the model, and although no authorized person or policy had
 confirmed it in the log. An honest log has no such belief.
@@ -133,7 +133,7 @@ func path(steps []string) string {
 func irreversibleCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "irreversible",
-		Short: "Did anything irreversible run without approval? (exit 0 no, 2 yes, 3 some texts are gone)",
+		Short: "Did anything irreversible run without approval? (exit 0 no, 2 yes, 3 unknown: texts are missing)",
 		Long: `Verify the whole log, then list irreversible actions that went wrong. An action is
 irreversible if the agent or the policy says so, or if its level is L4 or above. It is
 listed if it was executed or released without an earlier signed approval or a standing

@@ -204,7 +204,7 @@ func runBench(ctx context.Context, r benchRun, quick bool) ([]bench.Line, error)
 	}
 	lines, err := r.lines(out.Bytes())
 	if err != nil {
-		return nil, fmt.Errorf("its report: %w", err)
+		return nil, fmt.Errorf("reading the report of the benchmark: %w", err)
 	}
 	return lines, nil
 }

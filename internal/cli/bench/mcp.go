@@ -108,18 +108,18 @@ func benchMCP(ctx context.Context, data string, sync bool, warm, calls int) (rep
 	}
 	direct, err := connect("bench", "notes")
 	if err != nil {
-		return nil, fmt.Errorf("the server: %w", err)
+		return nil, fmt.Errorf("starting the server: %w", err)
 	}
 	defer direct.Close()
 	proxied, err := connect("mcp", "--data", data, "--wait", "0s", "--", self, "bench", "notes")
 	if err != nil {
-		return nil, fmt.Errorf("the proxy: %w", err)
+		return nil, fmt.Errorf("starting the proxy: %w", err)
 	}
 	defer proxied.Close()
 	for accepted := false; ; {
 		l, err := proxied.ListTools(ctx, nil)
 		if err != nil {
-			return nil, fmt.Errorf("the proxy: %w", err)
+			return nil, fmt.Errorf("listing the tools of the proxy: %w", err)
 		}
 		if len(l.Tools) > 0 {
 			break

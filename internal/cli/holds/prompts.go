@@ -30,8 +30,8 @@ import (
 func init() { Verbs.Add("", promptsCommand) }
 
 func promptsCommand(a *verb.App) *cobra.Command {
-	return verb.Group("prompts", "Prompts as versions that people signed for", promptsLsCommand(a), promptsShowCommand(a),
-		promptsDiffCommand(a), promptsAcceptCommand(a))
+	return verb.Group("prompts", "Versions of prompts, each accepted with a person's signature", promptsLsCommand(a),
+		promptsShowCommand(a), promptsDiffCommand(a), promptsAcceptCommand(a))
 }
 
 // projectFlag adds --project to a command on a project's prompts.
@@ -148,9 +148,9 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "accept [HOLD]",
-		Short: "Show a proposed prompt with its changes, and sign for it",
+		Short: "Show a proposed prompt and its changes, and sign its acceptance",
 		Long: `Show the changes that a proposed prompt makes to the latest registered version. With
---yes, sign for it: the text becomes the next version. The signature covers the text.
+--yes, sign the acceptance: the text becomes the next version. The signature covers the text.
 --yes needs the HOLD whose changes you have seen, because another proposal may wait by then.`,
 		Example: "  lazaret prompts accept\n" +
 			"  lazaret prompts accept h7aa553e26b5780e7 --yes --key alice.key --reason \"reviewed\"",
@@ -185,7 +185,7 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 			}
 			fmt.Fprintf(w, "hold %s: agent %s of project %s proposes prompt %s\n", h.ID, h.Agent, h.Project, p.Name)
 			if changes == "" {
-				changes = fmt.Sprintf("the text is that of version %d\n", latest.Version)
+				changes = fmt.Sprintf("the proposed text is the same as that of version %d\n", latest.Version)
 			}
 			fmt.Fprint(w, changes)
 			if !yes {

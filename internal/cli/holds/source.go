@@ -112,7 +112,7 @@ func withdrawCommand(a *verb.App) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "withdraw HOLD",
-		Short: "Sign the end of the approval of a source",
+		Short: "Sign that a source is no longer approved",
 		Long: `Sign that the source which was approved together with HOLD is not approved any more. Later
 actions that do what the source says are held again. Actions that the approval covered are
 not undone. The signer needs the same role as for an approval. Without a withdrawal, the

@@ -116,7 +116,7 @@ func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) erro
 	if err != nil && yes {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("the rules in force: %w; --yes activates without a comparison", err)
+		return fmt.Errorf("compiling the rules in force: %w; --yes activates without a comparison", err)
 	}
 	added, changed, lost := difference(before, after)
 	w := cmd.ErrOrStderr()

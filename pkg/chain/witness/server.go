@@ -48,7 +48,7 @@ const maxProof = 63
 func NewServer(key, dir string, logs []note.Verifier) (*Server, error) {
 	signer, err := fnote.NewSignerForCosignatureV1(key)
 	if err != nil {
-		return nil, fmt.Errorf("the witness's key: %w", err)
+		return nil, fmt.Errorf("reading the witness's key: %w", err)
 	}
 	if len(logs) == 0 {
 		return nil, errors.New("a witness needs the key of at least one log")
