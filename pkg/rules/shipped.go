@@ -45,8 +45,8 @@ func PackDir(dir string, shipped fs.FS) ([]byte, error) {
 		}
 		top, _, _ := strings.Cut(name, "/")
 		if _, err := fs.Stat(shipped, top); err == nil && top == CommonFile {
-			return fmt.Errorf("%s: the shipped rules have a file of this name: put your lists, macros and signals into the files "+
-				"of your pack", name)
+			return fmt.Errorf("%s: the shipped rules have a file of this name: put your lists, macros and signals into the "+
+				"files of your pack", name)
 		} else if err == nil {
 			return fmt.Errorf("%s: pack %s is shipped: give yours another name, and change a shipped rule by %s",
 				name, top, ExceptionsFile)

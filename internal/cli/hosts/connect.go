@@ -188,7 +188,8 @@ func connected(a *verb.App, cmd *cobra.Command, cfg connect.Config, s *verb.Spea
 		if err := connect.Apply(cfg, changes); err != nil {
 			return err
 		}
-		fmt.Fprintln(w, "done; the changes take effect when each host starts again. lazaret mcp review accepts the servers' tools")
+		fmt.Fprintln(w, "done; the changes take effect when each host starts again. lazaret mcp review accepts the "+
+			"servers' tools")
 		for _, f := range found {
 			if note := connect.Note(f.Host); note != "" {
 				fmt.Fprintln(w, note)
