@@ -16,10 +16,7 @@ import (
 // refuses duplicate keys and invalid UTF-8, so that all readers of a body see the same event. It
 // encodes equal values as equal bytes.
 
-var codecOptions = json.JoinOptions(
-	json.Deterministic(true),
-	jsontext.EscapeForHTML(false),
-)
+var codecOptions = json.JoinOptions(json.Deterministic(true), jsontext.EscapeForHTML(false))
 
 // Marshal encodes v as JSON. Equal values give equal bytes.
 func Marshal(v any) ([]byte, error) {

@@ -110,8 +110,7 @@ func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	}
 	if ans.Verdict > said {
 		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group,
-			Digest: digest,
-			Text:   "the group asks for " + ans.Verdict.String()})
+			Digest: digest, Text: "the group asks for " + ans.Verdict.String()})
 	}
 	ans.Verdict = ans.Verdict.Join(said)
 	return ans

@@ -472,8 +472,7 @@ func (f *Fold) answerTaken(st *stage.State, e *streams.Entry, r *streams.RepeatE
 // answerForgotten answers a repeat of a proposal whose verdict is no longer stored.
 func answerForgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
 	v := &streams.VerdictEntry{Proposal: e.Seq, Type: r.Kind.About().Type, ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
-		Session: r.Session,
-		Verdict: streams.Hold}
+		Session: r.Session, Verdict: streams.Hold}
 	v.Reasons = []streams.Reason{{Code: streams.CodeForgotten, Verdict: streams.Hold,
 		Text: fmt.Sprintf("a verdict is kept for %d days, and none is kept for this id; propose it again under a new id",
 			int(KeepVerdict.Hours()/24))}}

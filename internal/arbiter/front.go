@@ -124,10 +124,8 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if version == "" {
 		version = "0.1.0"
 	}
-	svc, err := micro.AddService(cfg.Service, micro.Config{
-		Name: "lazaret", Version: version,
-		Description: "Verdicts on actions, memory writes and recalls",
-	})
+	svc, err := micro.AddService(cfg.Service, micro.Config{Name: "lazaret", Version: version,
+		Description: "Verdicts on actions, memory writes and recalls"})
 	if err != nil {
 		stopTail()
 		return nil, fmt.Errorf("starting the request services: %w", err)

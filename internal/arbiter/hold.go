@@ -17,8 +17,7 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	p.Hold, v.Sources = v.Hold.ID, p.Sources
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
 		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Of: p.Of,
-		Accepted: p.Accepted, Rests: p.dependencies(), Catalogue: p.Catalogue,
-		From: p.From[:min(len(p.From), maxFrom)]}
+		Accepted: p.Accepted, Rests: p.dependencies(), Catalogue: p.Catalogue, From: p.From[:min(len(p.From), maxFrom)]}
 	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
 		return err
 	}

@@ -88,9 +88,8 @@ func (a answer) join(b answer) answer {
 		other = b.Other
 	}
 	return answer{Group: a.Group, Judged: a.Judged || b.Judged, Other: other, Mute: a.Mute || b.Mute,
-		Failed:  a.Failed || b.Failed,
-		Verdict: a.Verdict.Join(b.Verdict), Reasons: joinReasons(maxReasons, a.Reasons, b.Reasons),
-		Rests: joinRests(maxRests, a.Rests, b.Rests)}
+		Failed: a.Failed || b.Failed, Verdict: a.Verdict.Join(b.Verdict),
+		Reasons: joinReasons(maxReasons, a.Reasons, b.Reasons), Rests: joinRests(maxRests, a.Rests, b.Rests)}
 }
 
 // joinRests returns the first n dependencies of the union of two sets.

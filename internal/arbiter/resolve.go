@@ -178,8 +178,7 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 		}
 	}
 	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent, Session: h.Entry.Session,
-		Tool:  h.Entry.Tool,
-		Rests: h.Rests, Catalogue: h.Catalogue}
+		Tool: h.Entry.Tool, Rests: h.Rests, Catalogue: h.Catalogue}
 	p.Weighty = h.Entry.Level != beliefs.L0.String() && h.Entry.Level != beliefs.L1.String()
 	rests, err := f.earlierFindings(st, p)
 	if err != nil {

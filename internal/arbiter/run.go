@@ -190,8 +190,7 @@ func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {
 			return true, nil
 		}
 		x := Hold{ID: h.ID, Revision: h.Revision, Project: h.Project, Agent: h.Agent, State: h.State, Opened: h.Opened,
-			Expires: h.Expires, Verdict: h.Entry,
-			Catalogue: h.Catalogue}
+			Expires: h.Expires, Verdict: h.Entry, Catalogue: h.Catalogue}
 		if q.ID != "" {
 			x.Body = h.Body
 			if err := listSources(st, &x, h); err != nil {

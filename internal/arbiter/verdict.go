@@ -258,10 +258,9 @@ func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (
 }
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
-	v := &streams.VerdictEntry{Proposal: p.Seq, Intake: p.Intake, Also: p.Also, Type: p.Type,
-		ID: p.ID, Reuses: p.Reuses, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
-		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Class: p.Class, Digest: p.Digest, Time: now,
-		Confidence: p.Confidence}
+	v := &streams.VerdictEntry{Proposal: p.Seq, Intake: p.Intake, Also: p.Also, Type: p.Type, ID: p.ID, Reuses: p.Reuses,
+		Agent: p.Agent, Session: p.Session, Tool: p.Tool, Summary: p.Summary, Policy: p.Policy, Rules: p.Rules,
+		Level: p.Level, Class: p.Class, Digest: p.Digest, Time: now, Confidence: p.Confidence}
 	for _, g := range p.Groups {
 		if p.answered(g) {
 			continue

@@ -188,8 +188,7 @@ func (a *Auditor) Follow(ctx context.Context) error {
 		}
 		var trimmed *stage.TrimmedError
 		if errors.As(err, &trimmed) {
-			err = fmt.Errorf("%w: copy the log of another auditor: start with --from URL of its lazaret audit serve",
-				err)
+			err = fmt.Errorf("%w: copy the log of another auditor: start with --from URL of its lazaret audit serve", err)
 		}
 		if !errors.Is(err, errAnew) {
 			break
@@ -326,8 +325,7 @@ func differs(leaf *chain.Leaf, e *streams.Entry) string {
 	switch {
 	case leaf.Type != string(e.Type) || leaf.Project != e.Project:
 		return fmt.Sprintf("the leaf is a %s of project %s, but the ledger entry is a %s of project "+
-			"%s", leaf.Type, leaf.Project, e.Type,
-			e.Project)
+			"%s", leaf.Type, leaf.Project, e.Type, e.Project)
 	case !leaf.Time.Equal(e.Time):
 		return fmt.Sprintf("the leaf has the time %s, but the ledger entry has %s", leaf.Time.Format(time.RFC3339Nano),
 			e.Time.Format(time.RFC3339Nano))

@@ -154,8 +154,7 @@ func (f *Fold) judgeAttestation(st *stage.State, c *streams.Control, e *streams.
 	if next.Axes.Truth == beliefs.Contradicted && r.Ref.Axes.Truth != beliefs.Contradicted ||
 		next.Axes.Security >= beliefs.Quarantined && r.Ref.Axes.Security < beliefs.Quarantined {
 		flags, err := f.flagDependants(st, c.Project, r.Ref.ID, fmt.Sprintf("it derives from %s, which %s contradicted "+
-			"or quarantined",
-			r.Ref.ID, s.Signer), e.Time)
+			"or quarantined", r.Ref.ID, s.Signer), e.Time)
 		if err != nil {
 			return err
 		}

@@ -59,8 +59,7 @@ func (c *containment) count(r *beliefs.IncidentReport) {
 // support are spared.
 func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope) (*containment, error) {
 	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
-		Source: s.Source, Tool: s.Tool,
-		Since: s.Since, Until: s.Until, Descendants: true})
+		Source: s.Source, Tool: s.Tool, Since: s.Since, Until: s.Until, Descendants: true})
 	if err != nil {
 		return nil, err
 	}

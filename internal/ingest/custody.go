@@ -76,8 +76,7 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 	}
 	if old := head.Time.Sub(s.Issued); old > streams.CustodyValid || old < -5*time.Minute {
 		return refuse(streams.CodeCommand, "the statement was issued at %s, which is not within the hour before %s: "+
-			"sign it again",
-			s.Issued.Format(time.RFC3339), head.Time.Format(time.RFC3339))
+			"sign it again", s.Issued.Format(time.RFC3339), head.Time.Format(time.RFC3339))
 	}
 	if _, used, err := st.Get(statementKey(s.ID)); err != nil {
 		return nil, err

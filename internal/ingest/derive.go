@@ -130,8 +130,7 @@ func whoBrought(st *stage.State, project string, v []byte) (brought, error) {
 	v, ok, err := st.Get(broughtKey(project, n))
 	if err == nil && !ok {
 		err = fmt.Errorf("project %s: the state has no origin for content %d: remove the state folder, it is "+
-			"rebuilt from the ledger",
-			project, n)
+			"rebuilt from the ledger", project, n)
 	}
 	return readBrought(v), err
 }

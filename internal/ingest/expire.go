@@ -98,8 +98,7 @@ func (f *Fold) pendingExpiryStep(st *stage.State) (*stage.Admission, error) {
 	}
 	return admission(streams.TypeDropped, streams.SystemProject, &streams.DroppedEntry{
 		EntryHead: streams.EntryHead{Time: now}, Statement: x.Statement,
-		Step: &streams.ExpiryStep{Looks: expiryLooks, Drops: expiryDrops, Bytes: expiryBytes,
-			Sessions: true}})
+		Step: &streams.ExpiryStep{Looks: expiryLooks, Drops: expiryDrops, Bytes: expiryBytes, Sessions: true}})
 }
 
 // expireStep folds a step of an expiry.

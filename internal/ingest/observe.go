@@ -129,8 +129,7 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 	}
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: q, Source: source, At: head.Time}}.Adopt()
 	c.Belief = streams.BeliefRef{ID: id, Found: true, Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope,
-		Quality: ad.Quality,
-		Origin:  from, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in,
+		Quality: ad.Quality, Origin: from, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in,
 		Class: beliefs.Class(beliefs.Content, ad.Quality, "")}
 	return c, nil
 }
@@ -245,8 +244,7 @@ func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 
 // noteWords adds the texts of an observation to the index of external content, or to the user's or operator's own
 // phrases and carriers.
-func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry,
-	sums [][sha256.Size]byte) error {
+func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry, sums [][sha256.Size]byte) error {
 	var foreign []*text.Features
 	weakest := e.Origin
 	for i := range e.Claims {

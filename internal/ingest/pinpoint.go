@@ -153,11 +153,10 @@ func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error
 // view returns a belief as queries return it.
 func view(project string, r *record) Belief {
 	return Belief{BeliefRef: r.Ref, Project: project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
-		Content: r.Content, Adopted: r.Adopted,
-		At: r.last(), Count: r.times(), Memory: r.Memory, Category: r.Category, From: r.From, To: r.To, Digest: r.Digest,
-		Revision: r.revision(),
-		Evidence: r.Evidence, Parents: r.Parents, Triples: r.Triples, Conflicts: r.Conflicts, Successor: r.Successor,
-		Flag: r.Flag, StagedFor: r.StagedFor, Signed: r.Signed, Stale: r.Stale, Expires: r.Expires}
+		Content: r.Content, Adopted: r.Adopted, At: r.last(), Count: r.times(), Memory: r.Memory, Category: r.Category,
+		From: r.From, To: r.To, Digest: r.Digest, Revision: r.revision(), Evidence: r.Evidence, Parents: r.Parents,
+		Triples: r.Triples, Conflicts: r.Conflicts, Successor: r.Successor, Flag: r.Flag, StagedFor: r.StagedFor,
+		Signed: r.Signed, Stale: r.Stale, Expires: r.Expires}
 }
 
 func askPinpoint(st *stage.State, req []byte) (any, error) {

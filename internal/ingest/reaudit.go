@@ -142,8 +142,7 @@ func (f *Fold) FollowUp(st *stage.State) (*stage.Admission, error) {
 // audited returns a belief as a re-audit's entry has it, and its size there in bytes.
 func (f *Fold) audited(st *stage.State, project string, r *record) (b streams.AuditedBelief, size int, err error) {
 	b = streams.AuditedBelief{BeliefRef: r.Ref, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Category: r.Category,
-		Channel: r.Channel,
-		Writer:  r.Writer, Inherited: r.Inherited, Content: r.Content}
+		Channel: r.Channel, Writer: r.Writer, Inherited: r.Inherited, Content: r.Content}
 	if !r.Memory {
 		whole := false
 		if b.Content, whole, err = f.beliefText(st, project, r); err != nil {

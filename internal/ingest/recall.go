@@ -39,8 +39,7 @@ func (f *Fold) recall(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Recall) (*stage.Admission, error) {
 	a := m.Address
 	e := &streams.RecallEntry{EntryHead: head, Query: ev.Query, Key: ev.Key, Filter: ev.Filter, Gate: len(ev.Candidates),
-		Purpose: ev.Purpose,
-		Limit:   ev.Limit, Offset: ev.Offset, Spotlight: ev.Spotlight}
+		Purpose: ev.Purpose, Limit: ev.Limit, Offset: ev.Offset, Spotlight: ev.Spotlight}
 	if e.Limit == 0 {
 		e.Limit = defaultLimit
 	}
@@ -88,10 +87,9 @@ type match struct {
 
 func (m *match) candidate() beliefs.Candidate {
 	return beliefs.Candidate{Axes: m.Ref.Axes, Sensitivity: m.Ref.Sensitivity, Origin: m.Ref.Origin, At: m.last(),
-		ValidFrom: m.From, ValidTo: m.To,
-		Read: !m.Memory, Grade: m.Ref.Grade, ID: m.Ref.ID, Key: m.Ref.Key, Category: m.Category, Source: m.Ref.Source,
-		Agent: m.Agent, Session: m.Session,
-		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
+		ValidFrom: m.From, ValidTo: m.To, Read: !m.Memory, Grade: m.Ref.Grade, ID: m.Ref.ID, Key: m.Ref.Key,
+		Category: m.Category, Source: m.Ref.Source, Agent: m.Agent, Session: m.Session, Quality: m.Ref.Quality,
+		Confidence: m.Ref.Confidence, Score: m.score}
 }
 
 // reads is a hit in a read text whose belief is not loaded yet. Read texts are served only as context. Once enough are

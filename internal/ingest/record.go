@@ -108,8 +108,7 @@ func putRecord(st *stage.State, project string, r *record) error {
 	ref := &r.Ref
 	b := make([]byte, 0, 144+len(r.Content)+len(ref.Source))
 	b = append(b, shortRecord, byte(ref.Kind), byte(ref.Axes.Truth), byte(ref.Axes.Retrieval), byte(ref.Axes.Security),
-		byte(ref.Axes.Freshness),
-		byte(ref.Sensitivity), byte(ref.Scope), byte(ref.Quality))
+		byte(ref.Axes.Freshness), byte(ref.Sensitivity), byte(ref.Scope), byte(ref.Quality))
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(ref.Confidence))
 	b = binary.BigEndian.AppendUint64(b, uint64(r.At.UnixNano()))
 	b = binary.BigEndian.AppendUint64(b, r.Intake)

@@ -182,8 +182,7 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		if active != "" {
 			return f.reject(st, m, &streams.RejectError{Code: streams.CodeCommand,
 				Reason: fmt.Sprintf("%s %s is signed for a pipeline in which nothing is in force yet, but %s is in force: "+
-					"nothing was changed", cmd.Do, cmd.Digest,
-					active)})
+					"nothing was changed", cmd.Do, cmd.Digest, active)})
 		}
 	}
 	bundle, err := activation.Assemble(st, cmd.Digest)

@@ -25,8 +25,7 @@ func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryH
 	m *streams.Memory) (*stage.Admission, error) {
 	a := msg.Address
 	e := &streams.MemoryEntry{EntryHead: head, Origin: a.Origin, Key: m.Key, Content: m.Content, Category: m.Category,
-		Channel:     m.Channel,
-		DerivedFrom: m.DerivedFrom, Source: m.Source, ValidFrom: m.ValidFrom, ValidTo: m.ValidTo}
+		Channel: m.Channel, DerivedFrom: m.DerivedFrom, Source: m.Source, ValidFrom: m.ValidFrom, ValidTo: m.ValidTo}
 	var err error
 	if e.UnseenBy, e.Restored, err = f.sessionState(st, a, head, m.After); err != nil {
 		return nil, err
@@ -76,10 +75,9 @@ func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryH
 	quality := beliefs.QualityOf(weakest)
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: quality, Source: source, At: head.Time}}.Adopt()
 	e.Belief = streams.BeliefRef{ID: beliefID("memory", a.Project, a.Agent, head.ID), Found: true,
-		Kind: beliefs.MemoryClaim, Key: m.Key,
-		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest,
-		Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace(),
-		Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill,
+		Kind: beliefs.MemoryClaim, Key: m.Key, Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope,
+		Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID,
+		Namespace: m.Namespace(), Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill,
 		Class: beliefs.Class(beliefs.MemoryClaim, quality, streams.Clip(m.Category, 80))}
 	if m.Home != nil {
 		e.Belief.Home = *m.Home

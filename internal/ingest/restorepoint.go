@@ -221,8 +221,7 @@ type asItWas struct {
 
 func (r *record) asItWas() *asItWas {
 	return &asItWas{r.Ref.Axes, beliefs.AsItWas{Evidence: r.Evidence, Scope: r.Ref.Scope, Conflicts: r.Conflicts,
-		Staged:    r.Ref.Staged,
-		StagedFor: r.StagedFor, Signed: r.Signed, Flag: r.Flag}, r.Successor}
+		Staged: r.Ref.Staged, StagedFor: r.StagedFor, Signed: r.Signed, Flag: r.Flag}, r.Successor}
 }
 
 // restore sets all fields that a point saves of a belief, except its axes.

@@ -78,8 +78,7 @@ func (f *Fold) orderRestore(st *stage.State, project string, head streams.EntryH
 		return nil, orderError("a rollback to %s is under way: wait for it", run.Point)
 	}
 	return admission(streams.TypeRestore, project, &streams.RestoreEntry{EntryHead: head, Point: p.Name, Taken: p.At,
-		Text: s.Reason, Signed: signed,
-		Before: autoName(pointRestore, head.Intake)})
+		Text: s.Reason, Signed: signed, Before: autoName(pointRestore, head.Intake)})
 }
 
 func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreEntry) error {
@@ -101,8 +100,7 @@ func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreE
 	}
 	f.wakes[st.Partition()] = true
 	return st.Put(stage.Key(keyRollback, project), &rolling{Rollback: streams.Rollback{Point: p.Name}, Number: p.Number,
-		Intake: p.Intake, Until: e.Intake,
-		By: e.Signed.Signer, Order: e.ID})
+		Intake: p.Intake, Until: e.Intake, By: e.Signed.Signer, Order: e.ID})
 }
 
 // rollback returns the next entry of a running rollback, or nil.

@@ -40,8 +40,7 @@ func World(items []Belief, now time.Time) []WorldValue {
 		r := pol.Judge(now, beliefs.Asker{}, []beliefs.Candidate{{Axes: b.Axes, Sensitivity: b.Sensitivity,
 			Origin: b.Origin, At: b.At, ValidFrom: b.From, ValidTo: b.To}})[0]
 		v := WorldValue{Key: b.Key, Value: b.Content, Current: r.Channel == beliefs.Admitted, Withheld: r.Reason,
-			Belief: b.ID, Origin: string(b.Origin),
-			Namespace: b.Namespace.String(), At: b.At}
+			Belief: b.ID, Origin: string(b.Origin), Namespace: b.Namespace.String(), At: b.At}
 		if len(b.Triples) == 0 {
 			out = append(out, v)
 			continue

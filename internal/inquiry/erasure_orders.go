@@ -122,8 +122,7 @@ func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
 func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 	if m.Format == bundleFormat1 && len(v.gone) > 0 {
 		v.skip("by whose order %d payloads were erased: a bundle of version 1 does not contain the orders; "+
-			"create the bundle again",
-			len(v.gone))
+			"create the bundle again", len(v.gone))
 		return
 	}
 	all := v.said

@@ -121,8 +121,7 @@ func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 		}
 		c := cite(e)
 		out = append(out, Act{Project: e.Project, Agent: al.Agent, Session: al.Session, ID: al.Subject.ID, Proposed: c,
-			Verdict: verdict,
-			Ran:     &c, Why: why})
+			Verdict: verdict, Ran: &c, Why: why})
 	}
 	return out, nil
 }

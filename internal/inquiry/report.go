@@ -380,8 +380,7 @@ func (r *Report) facts() {
 		r.Status = "failed"
 	}
 	add("Session", false, "%s in project %s by %s, %s to %s UTC, %d log entries", s.Name, s.Project,
-		strings.Join(s.Agents, ", "),
-		from.UTC().Format(time.DateTime), to.UTC().Format(time.DateTime), len(s.Entries))
+		strings.Join(s.Agents, ", "), from.UTC().Format(time.DateTime), to.UTC().Format(time.DateTime), len(s.Entries))
 	external := 0
 	for _, o := range s.observations {
 		if o.o.Origin.External() {

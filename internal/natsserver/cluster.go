@@ -136,10 +136,8 @@ func openAuthority(data string) (*authority, error) {
 
 // make creates a new authority and writes it to the file with this name.
 func (a *authority) make(name string) (*pair, error) {
-	p, err := newPair(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "Lazaret cluster"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign,
-	}, nil, authorityFor)
+	p, err := newPair(&x509.Certificate{Subject: pkix.Name{CommonName: "Lazaret cluster"}, IsCA: true,
+		BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign}, nil, authorityFor)
 	if err != nil {
 		return nil, err
 	}
@@ -194,10 +192,8 @@ func (a *authority) trusted() []byte {
 
 // issue writes a new certificate with a new key for a server.
 func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, error) {
-	t := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
+	t := &x509.Certificate{Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			t.IPAddresses = append(t.IPAddresses, ip)

@@ -50,8 +50,7 @@ func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 	}
 	if room < leastRoom {
 		return s, fmt.Errorf("%s has %d MiB of free space, of which a reserve of %d MiB must stay free: the "+
-			"streams need %d MiB",
-			dir, free>>20, Reserve(all)>>20, leastRoom>>20)
+			"streams need %d MiB", dir, free>>20, Reserve(all)>>20, leastRoom>>20)
 	}
 	if s.LedgerBytes == 0 {
 		s.LedgerBytes = room / 8 * 3

@@ -62,8 +62,7 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 		case slices.ContainsFunc(noLinks, func(e error) bool { return errors.Is(err, e) }):
 			// The links are needed only if the server cannot recover the stream, so start without them.
 			log.Warn("the files of a stream cannot be hard-linked: if the server cannot recover the stream, "+
-				"it is lost", "stream",
-				filepath.Base(dir), "err", err)
+				"it is lost", "stream", filepath.Base(dir), "err", err)
 		case err != nil:
 			// The disk may be full. Then recovering a stream may fail too, so do not start without links.
 			return nil, errors.Join(fmt.Errorf("nats-server is not started: the files of stream %s could not "+

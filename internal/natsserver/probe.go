@@ -69,8 +69,7 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 		conn.Close()
 		if err == nil && strings.HasPrefix(line, "INFO ") {
 			return expires, fmt.Errorf("%s accepts servers %s: anyone who can connect can join and "+
-				"impersonate every agent",
-				addr, try.what)
+				"impersonate every agent", addr, try.what)
 		}
 	}
 	return expires, nil

@@ -40,8 +40,7 @@ func RewriteReplicas(ctx context.Context, nc *nats.Conn, replicas int, tell func
 		done, err := r.run(ctx, replicas)
 		if err != nil {
 			return out, fmt.Errorf("stream %s: %w: not all files were replaced: run the command again with "+
-				"--replicas %d", name, err,
-				r.replicas)
+				"--replicas %d", name, err, r.replicas)
 		}
 		out = append(out, *done)
 	}

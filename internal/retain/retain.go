@@ -241,6 +241,5 @@ func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq 
 // late returns an error that names the auditors that have not chained an entry in time.
 func late(ctx context.Context, seq uint64, behind []string) error {
 	return fmt.Errorf("auditors that have not chained ledger entry %d: %s; unpin the keys of auditors that "+
-		"no longer exist: %w",
-		seq, strings.Join(behind, ", "), ctx.Err())
+		"no longer exist: %w", seq, strings.Join(behind, ", "), ctx.Err())
 }

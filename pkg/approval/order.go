@@ -182,8 +182,7 @@ func (o *Order) checkParts() error {
 	case o.Do == Disclose && (o.Recall.Limit < 0 || o.Recall.Limit > MaxDisclosed ||
 		len(o.Recall.Beliefs) > MaxOrderBeliefs):
 		return refuse(CheckForm, "the limit is %d and %d beliefs are named, but at most %d and %d are possible",
-			o.Recall.Limit,
-			len(o.Recall.Beliefs), MaxDisclosed, MaxOrderBeliefs)
+			o.Recall.Limit, len(o.Recall.Beliefs), MaxDisclosed, MaxOrderBeliefs)
 	case o.Do == Disclose && o.Reason == "":
 		return refuse(CheckForm, "a privileged recall needs a reason")
 	case o.Do == CloseIncident && o.Reason == "":

@@ -51,8 +51,7 @@ func Class(kind ClaimKind, quality Quality, category string) string {
 // Seal returns the seal of the belief: a hash over its identity and its content.
 func (b *Belief) Seal(contentDigest string) string {
 	i := Identity{Content: contentDigest, Kind: b.Kind, Key: b.Key, Origin: b.Origin, Source: b.Source,
-		Observation: b.Observation, Namespace: b.Namespace, Sensitivity: b.Sensitivity,
-		Grade: b.Grade}
+		Observation: b.Observation, Namespace: b.Namespace, Sensitivity: b.Sensitivity, Grade: b.Grade}
 	return i.Seal()
 }
 

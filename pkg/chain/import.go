@@ -133,8 +133,7 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 		}
 	}
 	if h := l.Head(); h.Root != view.Root || h.Size != view.Size {
-		return fmt.Errorf("the leaves give the root %s, but the checkpoint of size %d has %s", h.Root, view.Size,
-			view.Root)
+		return fmt.Errorf("the leaves give the root %s, but the checkpoint of size %d has %s", h.Root, view.Size, view.Root)
 	}
 	return nil
 }

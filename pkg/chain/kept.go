@@ -226,9 +226,7 @@ func (v *verification) counted(cps []signed, good []bool) {
 	lastOf := v.changes(&have, cps, claims)
 	if h != have {
 		v.bad(end, "the log has %d checkpoints and %d handovers after %d changes, but %d and %d after %d changes were "+
-			"recorded",
-			have.checkpoints, have.handovers, have.changes,
-			h.checkpoints, h.handovers, h.changes)
+			"recorded", have.checkpoints, have.handovers, have.changes, h.checkpoints, h.handovers, h.changes)
 	}
 	// The claims that are left commit to more changes than the log has.
 	for _, n := range slices.Sorted(maps.Keys(claims)) {

@@ -171,12 +171,9 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	}()
 	cache := pebble.NewCache(cached)
 	defer cache.Unref()
-	po := &pebble.Options{
-		Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: memTableSize,
-		MemTableStopWritesThreshold: 4,
-		MaxOpenFiles:                512, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{},
-		ErrorIfNotExists: o.ReadOnly,
-	}
+	po := &pebble.Options{Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: memTableSize,
+		MemTableStopWritesThreshold: 4, MaxOpenFiles: 512, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{},
+		ErrorIfNotExists: o.ReadOnly}
 	// By default, Pebble ends the process when it finds corrupt data. With this listener it does not, and the read that
 	// finds the corruption returns an error.
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}

@@ -491,8 +491,7 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps ||
 		want.Resets != v.rep.Resets || want.LastSeq != v.rep.LastSeq || want.Imported > want.Size) {
 		v.bad(max(v.rep.Size-1, 0), "the head record has %d entries up to %d, %d gaps and %d resets, which differs from "+
-			"the leaves", want.Entries,
-			want.LastSeq, want.Gaps, want.Resets)
+			"the leaves", want.Entries, want.LastSeq, want.Gaps, want.Resets)
 	}
 	if whole && v.rep.FirstBad < 0 && want.Size > 0 && (want.LastTime.UnixNano() != v.time.UnixNano() ||
 		!v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {

@@ -26,8 +26,7 @@ func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 			Type: string(protocol.PublicKeyCredentialType)}, RawID: protocol.URLEncodedBase64(p.Credential)},
 		AssertionResponse: protocol.AuthenticatorAssertionResponse{
 			AuthenticatorResponse: protocol.AuthenticatorResponse{ClientDataJSON: protocol.URLEncodedBase64(a.ClientData)},
-			AuthenticatorData:     protocol.URLEncodedBase64(a.AuthData), Signature: protocol.URLEncodedBase64(a.Signature),
-		},
+			AuthenticatorData:     protocol.URLEncodedBase64(a.AuthData), Signature: protocol.URLEncodedBase64(a.Signature)},
 	}
 	parsed, err := car.Parse()
 	if err != nil {
@@ -38,8 +37,7 @@ func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 		return fmt.Errorf("origin %q is not one of the pinned %q", o, p.Origins)
 	}
 	return explained(parsed.Verify(challenge, p.RP, "", p.Origins, nil, nil, protocol.TopOriginExplicitVerificationMode,
-		false, true, true, p.Public,
-		protocol.SignaturePolicy{}))
+		false, true, true, p.Public, protocol.SignaturePolicy{}))
 }
 
 // Register verifies a registration and returns the passkey to pin. response is the JSON result of
@@ -54,8 +52,7 @@ func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, err
 		params = append(params, protocol.CredentialParameter{Type: protocol.PublicKeyCredentialType, Algorithm: a})
 	}
 	_, err = parsed.Verify(challenge, rp, []string{origin}, nil, nil, protocol.TopOriginExplicitVerificationMode, false,
-		true, true, nil, params,
-		protocol.AttestationPolicy{}, protocol.SignaturePolicy{})
+		true, true, nil, params, protocol.AttestationPolicy{}, protocol.SignaturePolicy{})
 	if err != nil {
 		return nil, explained(err)
 	}

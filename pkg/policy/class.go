@@ -56,10 +56,8 @@ func (c Class) raise(l beliefs.Level, why string) Class {
 	c.Level = l
 	if floor := Floor(l); floor > streams.Allow {
 		c.Floor = c.Floor.Join(floor)
-		c.Reasons = append(slices.Clip(c.Reasons), streams.Reason{
-			Code: streams.CodeFloor, Verdict: floor,
-			Text: fmt.Sprintf("%s, %s: %s", l, meaning(l), why),
-		})
+		c.Reasons = append(slices.Clip(c.Reasons), streams.Reason{Code: streams.CodeFloor, Verdict: floor,
+			Text: fmt.Sprintf("%s, %s: %s", l, meaning(l), why)})
 	}
 	return c
 }
@@ -231,8 +229,6 @@ func (c *Class) worse(e *entry) {
 }
 
 func unmatched(text string) Class {
-	return Class{
-		Level: beliefs.L5, Floor: streams.Deny,
-		Reasons: []streams.Reason{{Code: streams.CodeUnmatched, Verdict: streams.Deny, Text: text}},
-	}
+	return Class{Level: beliefs.L5, Floor: streams.Deny,
+		Reasons: []streams.Reason{{Code: streams.CodeUnmatched, Verdict: streams.Deny, Text: text}}}
 }

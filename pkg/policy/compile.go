@@ -104,10 +104,8 @@ func Compile(name string, src []byte) (*Policy, error) {
 	if err := y.Decode(&doc); err != nil {
 		return nil, err
 	}
-	p := &Policy{
-		Name: doc.Name, Mode: Mode(cmp.Or(doc.Mode, string(Enforce))), Digest: streams.Digest(src),
-		HoldExpiry: DefaultHoldExpiry, MaxOpenHolds: DefaultMaxOpenHolds, index: newIndex(),
-	}
+	p := &Policy{Name: doc.Name, Mode: Mode(cmp.Or(doc.Mode, string(Enforce))), Digest: streams.Digest(src),
+		HoldExpiry: DefaultHoldExpiry, MaxOpenHolds: DefaultMaxOpenHolds, index: newIndex()}
 	if err := p.settings(y, &doc); err != nil {
 		return nil, err
 	}

@@ -55,8 +55,7 @@ func (p *Policy) compileContexts(y *strictyaml.Document, texts map[string]contex
 			continue
 		}
 		if !slices.Contains(beliefs.Purposes, purpose) {
-			return y.Errorf([]any{"context", purpose}, "context for %q: use default or one of %v", purpose,
-				beliefs.Purposes)
+			return y.Errorf([]any{"context", purpose}, "context for %q: use default or one of %v", purpose, beliefs.Purposes)
 		}
 		c, t := base, texts[purpose]
 		if err := t.apply(y, purpose, &c); err != nil {

@@ -73,10 +73,8 @@ type pattern struct {
 }
 
 func newIndex() index {
-	return index{
-		verbs: map[string][]int{}, ambiguous: map[string][]int{}, objects: map[string][]int{},
-		exact: map[string][]int{}, byWord: map[string][]pattern{},
-	}
+	return index{verbs: map[string][]int{}, ambiguous: map[string][]int{}, objects: map[string][]int{},
+		exact: map[string][]int{}, byWord: map[string][]pattern{}}
 }
 
 // mark records in hits, for each entry, which parts of the name match.

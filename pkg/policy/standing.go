@@ -80,8 +80,7 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 		for j, tool := range t.Tools {
 			if strings.Trim(tool, "*?._-/: ") == "" {
 				return s, y.Errorf(append(slices.Clip(path), "tools", j),
-					"standing permission %s must not name every tool: list the tools",
-					t.Name)
+					"standing permission %s must not name every tool: list the tools", t.Name)
 			}
 			if err := s.index.addPattern(tool, i); err != nil {
 				return s, y.Errorf(append(slices.Clip(path), "tools", j), "tools of %s: %w", t.Name, err)

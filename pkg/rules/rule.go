@@ -283,8 +283,7 @@ func validName(s string) bool {
 	if s == "" || len(s) > 64 || s[0] >= '0' && s[0] <= '9' {
 		return false
 	}
-	return !strings.ContainsFunc(s,
-		func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' })
+	return !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' })
 }
 
 // groups compiles groups.yaml.

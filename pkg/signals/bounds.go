@@ -12,10 +12,8 @@ const (
 // bounded reports whether the sizes of an input are within these bounds.
 func (in *Input) bounded() bool {
 	if len(in.Content.Text) > BoundText || len(in.Action.Text) > BoundText || len(in.Content.Views) > BoundViews ||
-		len(
-			in.Content.Carriers,
-		) > BoundList || len(in.Action.Beliefs) > BoundList || len(in.Decision.Beliefs) > BoundList ||
-		len(in.Recall.Items) > BoundList || len(in.Tools.Items) > BoundList {
+		len(in.Content.Carriers) > BoundList || len(in.Action.Beliefs) > BoundList ||
+		len(in.Decision.Beliefs) > BoundList || len(in.Recall.Items) > BoundList || len(in.Tools.Items) > BoundList {
 		return false
 	}
 	for _, v := range in.Content.Views {

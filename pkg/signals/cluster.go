@@ -28,11 +28,9 @@ func init() {
 		func(s *State) int64 { return int64(len(s.clusterRec.sessions)) })
 	add("signal.cluster_agents", "number of agents of these contents, at most 64", as,
 		func(s *State) int64 { return int64(len(s.clusterRec.agents)) })
-	register(
-		partClusters,
+	register(partClusters,
 		Signal{"signal.cluster_age", "seconds since the first of these contents", "fingerprint", "all", as, "10"},
-		func(s *State) float64 { return s.since(s.clusterRec.first) },
-	)
+		func(s *State) float64 { return s.since(s.clusterRec.first) })
 }
 
 // tableClusters has the clusters of near-duplicate contents that have at least two contents.

@@ -5,11 +5,8 @@ import (
 )
 
 func init() {
-	register(
-		0,
-		Signal{"content.entropy", "Shannon entropy of the content in bits per byte, 0 to 8", "", "", "", "0"},
-		(*State).entropy,
-	)
+	register(0, Signal{"content.entropy", "Shannon entropy of the content in bits per byte, 0 to 8", "", "", "", "0"},
+		(*State).entropy)
 }
 
 // entropy returns the Shannon entropy of the bytes of a text, over its first 64 KiB. That is log2 n minus the mean of

@@ -212,9 +212,7 @@ func (s *State) lineage() []*Lineage {
 			Source:      r.src,
 			Session:     r.session,
 			Agent:       r.agent,
-			Age: s.since(
-				r.at,
-			),
+			Age:         s.since(r.at),
 			User:        m.ref&index.NamedByUser != 0 || in.byUser(m.carrier),
 			SourceNamed: r.userNamed,
 			Document:    r.document,

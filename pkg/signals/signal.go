@@ -35,11 +35,8 @@ var Registered []*Definition
 // file, and no other file refers to it.
 func register[T any](needs Parts, s Signal, read func(*State) T) {
 	d := &Definition{Signal: s, Type: reflect.TypeFor[T](), Read: func(s *State) any { return read(s) }, parts: needs}
-	i, _ := slices.BinarySearchFunc(
-		Registered,
-		s.Name,
-		func(d *Definition, name string) int { return cmp.Compare(d.Name, name) },
-	)
+	i, _ := slices.BinarySearchFunc(Registered, s.Name,
+		func(d *Definition, name string) int { return cmp.Compare(d.Name, name) })
 	Registered = slices.Insert(Registered, i, d)
 }
 

@@ -181,11 +181,8 @@ func (r *termReader) word(i int) int {
 		return i
 	}
 	first, _ := utf8.DecodeRuneInString(written)
-	r.add(term{
-		exact: hashText("=", strings.ToLower(written)), stem: hashText("", string(stem(folded))),
-		start: start, end: i,
-		hard: digits, name: !r.initial && unicode.IsUpper(first), short: utf8.RuneCount(folded) <= 3,
-	})
+	r.add(term{exact: hashText("=", strings.ToLower(written)), stem: hashText("", string(stem(folded))), start: start,
+		end: i, hard: digits, name: !r.initial && unicode.IsUpper(first), short: utf8.RuneCount(folded) <= 3})
 	return i
 }
 

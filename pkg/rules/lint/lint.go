@@ -422,8 +422,7 @@ func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 	}
 	for i, tag := range r.Tags {
 		if !tagForm.MatchString(tag) {
-			l.add("tag-form",
-				at.under("tags", i).errorf("the tag %q is not one of owasp.*, atlas.*, cwe-* and arxiv.*", tag))
+			l.add("tag-form", at.under("tags", i).errorf("the tag %q is not one of owasp.*, atlas.*, cwe-* and arxiv.*", tag))
 		}
 	}
 	l.expr(at.under("for_each"), r.ForEach, r.On)

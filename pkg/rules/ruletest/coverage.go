@@ -111,8 +111,7 @@ func newCoverage(src *rules.Source, set *rules.Set) (*coverage, error) {
 			continue
 		}
 		at := r.Place("when", "")
-		u, err := cover(set.Scopes[r.Pack], r.ID, r.When.Source, src.Files[r.File], r.File,
-			position{at.Line, at.Column})
+		u, err := cover(set.Scopes[r.Pack], r.ID, r.When.Source, src.Files[r.File], r.File, position{at.Line, at.Column})
 		if err != nil {
 			return nil, err
 		}
@@ -235,8 +234,7 @@ func (c *coverage) report() *Coverage {
 		u.report(goal)
 	}
 	slices.SortFunc(out.Gaps, func(a, b Gap) int {
-		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column,
-			strings.Compare(a.What, b.What))
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.What, b.What))
 	})
 	out.Percent = 100
 	if out.Goals > 0 {

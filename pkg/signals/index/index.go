@@ -173,10 +173,6 @@ func forgetIndex(st Store, project string) {
 // loadIndex rebuilds an index from its records.
 func loadIndex(st Store, project string) (*Index, error) {
 	b := &Index{project: project}
-	bad := fmt.Errorf(
-		"the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger",
-		project,
-	)
 	v, ok, err := st.Get(indexKey(nil, project))
 	if err != nil {
 		return nil, err
@@ -192,23 +188,28 @@ func loadIndex(st Store, project string) (*Index, error) {
 	prefix = prefix[:len(prefix)-4]
 	err = st.Scan(prefix, func(k, v []byte) (bool, error) {
 		if len(k) != len(prefix)+4 {
-			return false, bad
+			return false, unreadable(project)
 		}
 		n := binary.BigEndian.Uint32(k[len(prefix):])
 		b.next = max(b.next, n+1)
 		b.compact()
-		return true, b.load(n, v, bad)
+		return true, b.load(n, v)
 	})
 	return b, err
 }
 
+func unreadable(project string) error {
+	return fmt.Errorf("the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger",
+		project)
+}
+
 // load adds a record.
-func (b *Index) load(n uint32, v []byte, bad error) error {
+func (b *Index) load(n uint32, v []byte) error {
 	d := Decoder(v)
 	for range min(d.Num(), recordSize) {
 		head := d.Raw()
 		if head == nil {
-			return bad
+			return unreadable(b.project)
 		}
 		ref := b.addOrigin(head)
 		for l := range numLists {
@@ -238,7 +239,7 @@ func (b *Index) load(n uint32, v []byte, bad error) error {
 			p.putPiece(n >= p.since, string(s), Hash(string(s)), ref)
 		}
 	}
-	return b.loadRuns(n, &d, bad)
+	return b.loadRuns(n, &d)
 }
 
 func postOf(list int) postID {

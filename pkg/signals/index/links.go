@@ -208,12 +208,12 @@ func (b *Index) writeRuns(e Encoder) Encoder {
 	return e
 }
 
-func (b *Index) loadRuns(n uint32, d *Decoder, bad error) error {
+func (b *Index) loadRuns(n uint32, d *Decoder) error {
 	for range min(d.Num(), recordSize) {
 		id, to := d.Num(), uint32(d.Num())
 		hs := d.Raw()
 		if id >= uint64(numLinks) {
-			return bad
+			return unreadable(b.project)
 		}
 		p := &b.links[id]
 		if n < p.from {

@@ -3,7 +3,6 @@ package index
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 )
 
 // Store holds the state of signals. It is the state of one partition in the caller's fold. *stage.State implements it.
@@ -120,10 +119,7 @@ func (t *Tables) open() {
 		return
 	}
 	if len(b)%metaSize != 0 || len(b)/metaSize > numTables {
-		t.Err = fmt.Errorf(
-			"the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger",
-			t.project,
-		)
+		t.Err = unreadable(t.project)
 		return
 	}
 	for i := range t.meta[:len(b)/metaSize] {
