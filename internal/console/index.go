@@ -389,8 +389,8 @@ func (x *index) prune() {
 
 func (e event) key() [3]string { return [3]string{e.project, e.agent, e.id} }
 
-// selected returns the items that of makes of the values of a map of the index, sorted by compare. It leaves out a value
-// for which of returns false.
+// selected returns the items that of makes of the values of a map of the index, sorted by compare. It leaves out a
+// value for which of returns false.
 func selected[K comparable, V, T any](x *index, m map[K]V, of func(V) (T, bool),
 	compare func(a, b T) int) []T {
 	x.mu.RLock()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,8 +20,6 @@ type Options struct {
 	Parallel int // sessions at once; zero means 8
 	// Person, if set, approves sources.
 	Person *Person
-	// Progress, if set, is called from several goroutines after each session.
-	Progress func(done, total int64)
 }
 
 // Play plays sessions over a connection with the replay credential, and returns the result of each in
@@ -32,7 +29,6 @@ func Play(ctx context.Context, nc *nats.Conn, sessions []*Session, o Options) ([
 		o.Parallel = 8
 	}
 	runs := make([]*Run, len(sessions))
-	var done atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(o.Parallel)
 	for i, s := range sessions {
@@ -48,9 +44,6 @@ func Play(ctx context.Context, nc *nats.Conn, sessions []*Session, o Options) ([
 			err = runs[i].play(ctx, func(st replay.Step) (*streams.Reply, error) { return replay.Send(ctx, c, st) })
 			if err != nil {
 				return fmt.Errorf("session %s: %w", s.Name, err)
-			}
-			if n := done.Add(1); o.Progress != nil {
-				o.Progress(n, int64(len(sessions)))
 			}
 			return nil
 		})

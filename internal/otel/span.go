@@ -122,8 +122,9 @@ func newSpan(r request, what, parent, name string, start, end time.Time) builder
 	if end.Before(start) {
 		start = end
 	}
-	s := &tracepb.Span{TraceId: r.trace(), SpanId: r.span(what), Name: text.InertLine(name, 200), Kind: tracepb.Span_SPAN_KIND_INTERNAL,
-		StartTimeUnixNano: uint64(start.UnixNano()), EndTimeUnixNano: uint64(end.UnixNano())}
+	s := &tracepb.Span{TraceId: r.trace(), SpanId: r.span(what), Name: text.InertLine(name, 200),
+		Kind: tracepb.Span_SPAN_KIND_INTERNAL, StartTimeUnixNano: uint64(start.UnixNano()),
+		EndTimeUnixNano: uint64(end.UnixNano())}
 	if parent != "" {
 		s.ParentSpanId = r.span(parent)
 	} else {

@@ -30,8 +30,8 @@ type Options struct {
 
 // Running is an existing pipeline with its data folder.
 type Running struct {
-	Data             string
-	Operator, Person *nats.Conn // connections with those roles; closed at the end of the run
+	Data     string
+	Operator *nats.Conn // a connection with this role; closed at the end of the run
 }
 
 // Result is the result of a scenario.
@@ -242,7 +242,7 @@ func (o Options) site(ctx context.Context, set settings) (*site, error) {
 	if r == nil {
 		return newSite(ctx, set)
 	}
-	s := &site{data: r.Data, url: r.Operator.ConnectedUrl(), op: r.Operator, person: r.Person,
+	s := &site{data: r.Data, url: r.Operator.ConnectedUrl(), op: r.Operator,
 		tag: "-" + strconv.FormatInt(time.Now().Unix(), 36)}
 	st, err := wire.JetStream(r.Operator).Stream(ctx, streams.LedgerStream)
 	if err != nil {

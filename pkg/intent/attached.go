@@ -15,9 +15,8 @@ import (
 // noFileArgs does not name a file, but says its type or has its content.
 var (
 	handingOut = stemmedSet("upload forward transmit export redirect comment submit attach")
-	fileArgs   = stemmedSet("attach attachment attached enclosure file filename path filepath document doc image photo " +
-		"media " +
-		"upload")
+	fileArgs   = stemmedSet("attach attachment attached enclosure file filename path filepath document doc image " +
+		"photo media upload")
 	attachArgs = stemmedSet("attach attachment attached enclosure")
 	noFileArgs = stemmedSet("type kind format mime encoding size disposition content data body text caption description " +
 		"base64 inline")

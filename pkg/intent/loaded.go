@@ -641,8 +641,8 @@ func (c *change) folder(at, to int) (dir string, next int, ok bool) {
 	after := at+1 < to && directories[c.low[at+1]]
 	switch {
 	case roots[w]:
-		for at < to && (c.low[at] == w || c.low[at] != "root" && roots[c.low[at]] || c.low[at] == "of" || c.low[at] == "the" ||
-			directories[c.low[at]]) {
+		for at < to && (c.low[at] == w || c.low[at] != "root" && roots[c.low[at]] || directories[c.low[at]] ||
+			c.low[at] == "of" || c.low[at] == "the") {
 			at++
 		}
 		return "", at, true

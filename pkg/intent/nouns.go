@@ -56,9 +56,8 @@ var (
 		inspect verify validate preview observe`)
 	// actsLast are verbs that are hardly ever nouns, so that they act at the end of a name.
 	actsLast = text.Set(`void expire forget mute unmute reroute reassign requeue rerun reindex relabel rebalance rescale
-		resize
-		dismiss suppress defer postpone expedite prioritize acknowledge unpin unstar unarchive undelete unmark untag snooze
-		reopen`)
+		resize dismiss suppress defer postpone expedite prioritize acknowledge unpin unstar unarchive undelete unmark
+		untag snooze reopen`)
 	// actsNext are verbs that act directly after a word of watching. Further behind they are nouns: check_door_lock.
 	actsNext = text.Set("replay close drain scale lock trigger start stop")
 	// between are prepositions between the nouns of a name: parts_for, slots_for_day.

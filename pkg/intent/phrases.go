@@ -114,17 +114,15 @@ var (
 	doingWith = text.Set("carry act take work go deal sort see run attend tick get knock turn convert make translate")
 	// steps are nouns for work that somebody is to do.
 	steps = text.Set("task tasks step steps request requests instruction instructions todo todos to-do to-dos action " +
-		"actions " +
-		"checklist chore chores assignment assignments errand errands duty duties procedure runbook playbook directions " +
-		"jobs")
+		"actions checklist chore chores assignment assignments errand errands duty duties procedure runbook playbook " +
+		"directions jobs")
 	// loose are nouns that mean work to do only after a verb of doing.
 	loose = text.Set("item items point points order orders ticket tickets issue list agenda guide plan work everything " +
 		"anything all rest bullet bullets entries guidelines workflow whatever")
 	// claims are verbs with which a source says what is to be done.
-	claims = text.Set("say says said ask asks asked state states describe describes require requires request requests " +
-		"want " +
-		"wants wanted instruct instructs list lists need needs order orders tell tells demand demands suggest suggests " +
-		"recommend recommends contain contains needed required requested listed described set out")
+	claims = text.Set("say says said ask asks asked state states describe describes require requires request " +
+		"requests want wants wanted instruct instructs list lists need needs order orders tell tells demand demands " +
+		"suggest suggests recommend recommends contain contains needed required requested listed described set out")
 	// told are participles with which the user refers to a source.
 	told = text.Set("described instructed requested asked listed stated specified outlined explained laid")
 )
@@ -234,9 +232,8 @@ func leavesOpen(words []string) bool {
 var (
 	// opening are words that can precede the verb of a request.
 	opening = text.Set("hi hello hey ok okay yes yeah yep great thanks thx good morning afternoon evening please pls " +
-		"kindly " +
-		"can could would will you u just now then also and so first well right alright cool nice i we want need like to " +
-		"i'd let's lets")
+		"kindly can could would will you u just now then also and so first well right alright cool nice i we want need " +
+		"like to i'd let's lets")
 	// asking are words that begin a question.
 	asking = text.Set("what whats what's how hows how's who whos who's which when where wheres where's why whose any " +
 		"is are was were do does did has have am anything")
