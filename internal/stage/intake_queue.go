@@ -32,7 +32,11 @@ type queued struct {
 	events int                  // number of events if it is a batch, else 0
 	left   int                  // number of these events that are undecided
 	parsed []streams.BatchEvent // the events of a batch, unless they would need too much memory
-	offer  *Offer               // set if it is an offered proposal, which is not in the intake
+	// If not nil, this channel is closed once lookAhead has finished with the event. Until then, only lookAhead uses
+	// read, and the data, the headers and Prepared of msg.
+	early chan struct{}
+	read  []*Message // result of lookAhead: all events of the stored message, or nil
+	offer *Offer     // set if it is an offered proposal, which is not in the intake
 }
 
 // lineKey identifies a line, a queue of messages (see line). Control messages that concern no single project are in a
@@ -198,23 +202,23 @@ func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 	if q.events == 0 {
 		return true
 	}
-	all := make([]*Message, q.events)
-	if !q.lean {
-		if q.parsed == nil {
-			q.parsed = batchOf(q.msg)
+	q.await()
+	all := q.read
+	if all == nil {
+		var ok bool
+		if all, ok = s.eventsIn(ctx, q); !ok {
+			return false
 		}
-		all = eachOf(q.msg, q.parsed)
-		s.held -= q.size
-	} else if read, ok := s.reread(ctx, q.msg); !ok {
-		return false
-	} else if read != nil {
-		all = read
-	} else {
-		for i := range all { // the message was removed from the intake
+	}
+	if all == nil { // the message was removed from the intake
+		for i := range q.events {
 			one := *q.msg
 			one.Index = i
-			all[i] = &one
+			all = append(all, &one)
 		}
+	}
+	if !q.lean {
+		s.held -= q.size
 	}
 	events := s.undecidedOf(q, all)
 	s.assign(events, l, intakeHeld+intakeLoaded)
@@ -222,6 +226,19 @@ func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 	s.queued += len(events) - 1
 	s.within -= q.left - 1
 	return true
+}
+
+// eventsIn returns the events of a queued message, and reads its data from the intake if it is not in memory. It has the
+// results of reread, and may run beside the stage's loop.
+func (s *intakeStage) eventsIn(ctx context.Context, q *queued) (events []*Message, ok bool) {
+	switch {
+	case q.lean:
+		return s.reread(ctx, q.msg)
+	case q.parsed != nil:
+		return eachOf(q.msg, q.parsed), true
+	default:
+		return eventsOf(q.msg), true
+	}
 }
 
 // storedSize returns how many bytes a message takes in the intake, without the server's overhead.
@@ -249,7 +266,9 @@ func (s *intakeStage) assign(events []*queued, l *line, room int) {
 }
 
 // dropData drops the message's data and headers from memory.
-func (q *queued) dropData() { q.lean, q.msg.Data, q.msg.Header, q.parsed = true, nil, nil, nil }
+func (q *queued) dropData() {
+	q.lean, q.msg.Data, q.msg.Header, q.msg.Prepared, q.parsed = true, nil, nil, nil, nil
+}
 
 // lineFor returns the line with a key. A new line gets the last turn.
 func (s *intakeStage) lineFor(k lineKey) *line {
@@ -354,10 +373,13 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 		if !q.lean || q.why != nil {
 			continue
 		}
+		q.await()
 		if q.msg.Seq != seq {
-			var ok bool
-			if events, ok = s.reread(ctx, q.msg); !ok {
-				return false
+			if events = q.read; events == nil {
+				var ok bool
+				if events, ok = s.reread(ctx, q.msg); !ok {
+					return false
+				}
 			}
 			seq = q.msg.Seq
 			s.loadBehind(q, events)
@@ -401,11 +423,12 @@ func (s *intakeStage) fill(q *queued, events []*Message) {
 	if !q.lean {
 		return
 	}
+	q.await()
 	if events != nil {
 		e := events[q.msg.Index]
-		q.msg.Data, q.msg.Header = e.Data, e.Header
+		q.msg.Data, q.msg.Header, q.msg.Prepared = e.Data, e.Header, e.Prepared
 	}
-	q.lean = false
+	q.lean, q.read = false, nil
 	s.held += q.size
 }
 
@@ -450,6 +473,7 @@ func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool
 	var batch []*queued
 	var fence [streams.Partitions]*queued // By partition: the first control message that must wait for the next batch
 	var waiting *line                     // the first line that got no message
+	var soon []*queued                    // messages that probably come next
 	size := 0
 	for _, l := range lines {
 		if f := fence[l.partition]; f != nil && before(f, l.queue[l.inFlight]) {
@@ -485,6 +509,7 @@ func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool
 		if l.commands() && i < len(l.queue) {
 			fence[l.partition] = l.queue[i]
 		}
+		soon = append(soon, l.soon(i, end-l.inFlight, intakeBatchBytes/len(lines))...)
 	}
 	if !proposals && slices.ContainsFunc(batch, (*queued).proposal) {
 		return shed, true
@@ -493,5 +518,6 @@ func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool
 		i := slices.Index(s.turns, waiting)
 		s.turns = slices.Concat(s.turns[i:], s.turns[:i])
 	}
+	s.lookAhead(ctx, soon)
 	return append(shed, batch...), true
 }
