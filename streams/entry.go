@@ -17,6 +17,8 @@ const (
 	HeaderSalt    = "Lz-Salt"
 	// HeaderCount is the number of entries of a frame. Only frames have it.
 	HeaderCount = "Lz-Count"
+	// HeaderEncoding is the compression of a frame's body. Frames without it are not compressed.
+	HeaderEncoding = "Lz-Encoding"
 	// HeaderFormat is the ledger format of the entry. Entries without it have format 1.
 	HeaderFormat = "Lz-Format"
 	// HeaderTime is the time of the entries of a joint frame. Only joint frames have it.
@@ -32,9 +34,9 @@ const (
 
 // LedgerFormat is the format of the entries that this version writes, and the latest format that it reads. In format 1,
 // each message has one entry. Format 2 adds frames. In format 3, entries are in the order of the intake only within
-// each project. Format 4 adds joint frames. Format 5 adds proposals that did not come through the intake. If earlier
-// versions would misread changed entries, the change gets a new format.
-const LedgerFormat = 5
+// each project. Format 4 adds joint frames. Format 5 adds proposals that did not come through the intake. Format 6
+// compresses frames. If earlier versions would misread changed entries, the change gets a new format.
+const LedgerFormat = 6
 
 // LaterError reports data that a later version of lazaret wrote.
 type LaterError struct {

@@ -5,8 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
+
+	"github.com/klauspost/compress/s2"
 
 	"lazaret/pkg/position"
 )
@@ -16,6 +20,9 @@ import (
 // entries. Its body has a line and the entry's body for each entry:
 //
 //	<type> SP <src> SP <salt, hex> SP <length of the body, bytes> LF <body> LF
+//
+// Since format 6, the body is compressed with Snappy (block format, not the framing format), and HeaderEncoding says so.
+// A body without that header is not compressed.
 //
 // All entries of a frame belong to one project and have the same At. A message can only be deleted as a whole.
 // Therefore the writer puts only entries with the same data subject and user into one frame.
@@ -35,6 +42,13 @@ const (
 	MaxFrame = 256
 	// MaxFrameBytes is the maximum total size of the bodies in a frame.
 	MaxFrameBytes = 512 << 10
+
+	maxFrameLine = 512 // maximum length of the line before an entry's body, in bytes
+	// maxFrameBody is the maximum size of a frame's decompressed body in bytes. A body of this size that is all zeros
+	// takes 5 % of it when compressed, so without this limit a small message could use a lot of memory.
+	maxFrameBody = MaxFrameBytes + MaxFrame*(maxFrameLine+2)
+
+	encodingSnappy = "snappy" // value of HeaderEncoding
 )
 
 // Framed reports whether entries of this type may share a ledger message. An entry of another type has a message of its
@@ -55,21 +69,22 @@ func Frame(entries []*Entry) Message {
 	}
 	m.Header[HeaderType] = []string{string(TypeFrame)}
 	m.Header[HeaderCount] = []string{strconv.Itoa(len(entries))}
-	size := 0
+	buf := frameBuffers.Get().(*frameBuffer)
+	defer frameBuffers.Put(buf)
+	buf.body = buf.body[:0]
 	for _, e := range entries {
-		size += frameLine(e) + len(e.Body)
+		buf.body = appendEntry(buf.body, e)
 	}
-	b := make([]byte, 0, size)
-	for _, e := range entries {
-		b = appendEntry(b, e)
-	}
-	m.Body = b
+	m.Header[HeaderEncoding] = []string{encodingSnappy}
+	buf.packed = slices.Grow(buf.packed[:0], s2.MaxEncodedLen(len(buf.body)))
+	m.Body = bytes.Clone(s2.EncodeSnappy(buf.packed[:cap(buf.packed)], buf.body))
 	return m
 }
 
-// frameLine returns an upper bound for the number of bytes that a frame has for an entry in addition to the entry's
-// body.
-func frameLine(e *Entry) int { return len(e.Type) + 2*SaltSize + 2*20 + 5 }
+// frameBuffer has the buffers for making a frame. They are large, so they are used again.
+type frameBuffer struct{ body, packed []byte }
+
+var frameBuffers = sync.Pool{New: func() any { return new(frameBuffer) }}
 
 // JointFrame returns a joint frame with the given entries of several stages. at becomes the time of all these entries.
 func JointFrame(entries []*Entry, at time.Time) Message {
@@ -113,6 +128,9 @@ func ParseEntries(subject string, h map[string][]string, body []byte, seq uint64
 	}
 	if err != nil || head.Type != TypeFrame {
 		return []Entry{head}, err
+	}
+	if err := head.unpack(first(h, HeaderEncoding)); err != nil {
+		return []Entry{head}, fmt.Errorf("ledger message %d on %s: %w", seq, subject, err)
 	}
 	entries, err := head.parts(first(h, HeaderCount))
 	if err == nil && joint {
@@ -192,6 +210,31 @@ func (e *Entry) parts(count string) ([]Entry, error) {
 	return entries, nil
 }
 
+// unpack decompresses the body of a frame. encoding is the value of HeaderEncoding.
+func (e *Entry) unpack(encoding string) error {
+	switch encoding {
+	case "":
+		return nil
+	case encodingSnappy:
+	default:
+		return fmt.Errorf("%w: header %s is %q, want %s or no such header", errFrame, HeaderEncoding, clip(encoding),
+			encodingSnappy)
+	}
+	n, err := s2.DecodedLen(e.Body)
+	if err == nil && n > maxFrameBody {
+		return fmt.Errorf("%w: its body has %d bytes when decompressed, want at most %d", errFrame, n, maxFrameBody)
+	}
+	var body []byte
+	if err == nil {
+		body, err = s2.Decode(nil, e.Body)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: its body is not in the block format of Snappy: %w", errFrame, err)
+	}
+	e.Body = body
+	return nil
+}
+
 // part parses the first entry in b, the rest of a frame's body. It returns the entry and the new rest.
 func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 	line, rest, ok := bytes.Cut(b, []byte{'\n'})
@@ -202,7 +245,7 @@ func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 	} else if e.Joint {
 		return p, nil, errors.New("no line of stage, type, source, salt and length")
 	}
-	if !ok || len(fields) != 4 || len(line) > 512 {
+	if !ok || len(fields) != 4 || len(line) > maxFrameLine {
 		return p, nil, errors.New("no line of type, source, salt and length")
 	}
 	p.Type = Type(fields[0])

@@ -2,9 +2,12 @@ package streams
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/s2"
 )
 
 func frameOf(n int) (entries []*Entry) {
@@ -14,6 +17,18 @@ func frameOf(n int) (entries []*Entry) {
 			Salt: NewSalt(), Body: fmt.Appendf(nil, "{\"n\":%d,\"text\":\"a\\nb\"}", i)})
 	}
 	return entries
+}
+
+// plainFrame returns a frame as formats 2 to 5 have it: not compressed.
+func plainFrame(t testing.TB, entries []*Entry) Message {
+	m := Frame(entries)
+	body, err := s2.Decode(nil, m.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(m.Header, HeaderEncoding)
+	m.Body = body
+	return m
 }
 
 func TestAFrameGivesItsEntriesBack(t *testing.T) {
@@ -39,6 +54,17 @@ func TestAFrameGivesItsEntriesBack(t *testing.T) {
 		if head, err := ParseEntry(m.Subject, m.Header, m.Body, 12, now); err != nil || head.Src != in[n-1].Src ||
 			head.Salt != in[n-1].Salt || head.At != 4 {
 			t.Errorf("the headers say %+v (%v)", head, err)
+		}
+		if n == 1 {
+			continue
+		}
+		plain := plainFrame(t, in)
+		same, err := ParseEntries(plain.Subject, plain.Header, plain.Body, 12, now)
+		if err != nil || fmt.Sprint(same) != fmt.Sprint(out) {
+			t.Errorf("without compression the entries are %v (%v), want %v", same, err, out)
+		}
+		if n == MaxFrame && len(m.Body) > len(plain.Body)*2/3 {
+			t.Errorf("%d entries of the same form take %d bytes, and %d when not compressed", n, len(m.Body), len(plain.Body))
 		}
 	}
 	// A frame of one entry must be the same message as Entry.Message returns.
@@ -71,7 +97,7 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 			return strings.Replace(b, "observation 9 ", "observation 8 ", 1), c
 		},
 	} {
-		m := Frame(frameOf(3))
+		m := plainFrame(t, frameOf(3))
 		body, count := breaks(string(m.Body), "3")
 		if body == string(m.Body) && count == "3" {
 			t.Fatalf("%s: nothing is broken in %q", name, body)
@@ -80,6 +106,26 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 		out, err := ParseEntries(m.Subject, m.Header, []byte(body), 12, time.Now())
 		if err == nil || len(out) != 1 || out[0].Seq != 12 || out[0].Stage != StageIngest {
 			t.Errorf("%s: %d entries, %v", name, len(out), err)
+		}
+	}
+}
+
+func TestAFrameThatCannotBeDecompressedIsNoEntriesAtAll(t *testing.T) {
+	good := Frame(frameOf(3))
+	for name, c := range map[string]struct{ encoding, body, want string }{
+		"another encoding": {"zstd", string(good.Body), `Lz-Encoding is "zstd", want snappy or no such header`},
+		"it is cut off":    {"snappy", string(good.Body[:len(good.Body)-1]), "not in the block format of Snappy"},
+		"it is plain":      {"snappy", string(plainFrame(t, frameOf(3)).Body), "not in the block format of Snappy"},
+		"it is empty":      {"snappy", "", "not in the block format of Snappy"},
+		"it is huge":       {"snappy", string(s2.EncodeSnappy(nil, make([]byte, 1<<20))), "has 1048576 bytes when decompressed"},
+		"it only says that it is huge": {"snappy", "\x80\x80\x80\x80\x04\x00a",
+			"has 1073741824 bytes when decompressed"},
+	} {
+		h := maps.Clone(good.Header)
+		h[HeaderEncoding] = []string{c.encoding}
+		out, err := ParseEntries(good.Subject, h, []byte(c.body), 12, time.Now())
+		if err == nil || len(out) != 1 || out[0].Seq != 12 || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %d entries, %v, want an error with %q", name, len(out), err, c.want)
 		}
 	}
 }
@@ -191,12 +237,16 @@ func FuzzParseJointFrame(f *testing.F) {
 }
 
 func FuzzParseFrame(f *testing.F) {
-	m := Frame(frameOf(3))
-	f.Add(m.Body, "3")
-	f.Add([]byte("observation 1 00000000000000000000000000000000 0\n\n"), "1")
-	f.Fuzz(func(t *testing.T, body []byte, count string) {
+	packed, plain := Frame(frameOf(3)), plainFrame(f, frameOf(3))
+	f.Add(packed.Body, "3", true)
+	f.Add(plain.Body, "3", false)
+	f.Add([]byte("observation 1 00000000000000000000000000000000 0\n\n"), "1", false)
+	f.Fuzz(func(t *testing.T, body []byte, count string, isPacked bool) {
 		h := Frame(frameOf(2)).Header
 		h[HeaderCount] = []string{count}
+		if !isPacked {
+			delete(h, HeaderEncoding)
+		}
 		out, err := ParseEntries(LedgerSubject(3, StageIngest), h, body, 12, time.Now())
 		if err != nil {
 			if len(out) != 1 {
@@ -204,11 +254,14 @@ func FuzzParseFrame(f *testing.F) {
 			}
 			return
 		}
-		size := 0
+		size, most := 0, len(body)
+		if isPacked {
+			most = maxFrameBody
+		}
 		for i := range out {
 			size += len(out[i].Body)
 		}
-		if len(out) > MaxFrame || size > len(body) {
+		if len(out) > MaxFrame || size > most {
 			t.Fatalf("%d entries with %d bytes of a body of %d", len(out), size, len(body))
 		}
 	})

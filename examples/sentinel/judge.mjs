@@ -10,6 +10,7 @@ import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { connect, credsAuthenticator, headers } from "@nats-io/transport-node";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import SnappyJS from "snappyjs";
 
 const VERSION = "external:words-v1";
 const GROUP = process.env.LAZARET_GROUP ?? "judge";
@@ -47,11 +48,12 @@ function* entries(m) {
     yield { position: m.seq, type, data: m.data };
     return;
   }
-  for (let at = 0, i = 0; at < m.data.length; i++) {
-    const body = m.data.indexOf(10, at) + 1; // the body follows a line "<type> <src> <salt> <length>"
-    const [type, , , length] = new TextDecoder().decode(m.data.subarray(at, body - 1)).split(" ");
+  const frame = m.headers.get("Lz-Encoding") === "snappy" ? SnappyJS.uncompress(m.data) : m.data;
+  for (let at = 0, i = 0; at < frame.length; i++) {
+    const body = frame.indexOf(10, at) + 1; // the body follows a line "<type> <src> <salt> <length>"
+    const [type, , , length] = new TextDecoder().decode(frame.subarray(at, body - 1)).split(" ");
     at = body + Number(length) + 1;
-    yield { position: m.seq + i * INDEX, type, data: m.data.subarray(body, at - 1) };
+    yield { position: m.seq + i * INDEX, type, data: frame.subarray(body, at - 1) };
   }
 }
 

@@ -172,7 +172,7 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 		return p.Stats.Ignored.Load() == 1
 	})
 	say(streams.StageIngest)
-	const want = "has format 99, and this version of lazaret reads formats up to 5. A later version wrote it"
+	const want = "has format 99, and this version of lazaret reads formats up to 6. A later version wrote it"
 	select {
 	case err := <-p.done:
 		p.done = nil
