@@ -318,6 +318,9 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 		if err == nil {
 			err = s.drainIntake()
 		}
+		if err == nil {
+			err = s.readOn(ctx)
+		}
 		if err == nil && offer != nil {
 			err = s.offered(ctx, offer)
 		}

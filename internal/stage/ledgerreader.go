@@ -83,7 +83,7 @@ const ledgerAhead = 8192
 
 // ledgerAheadBytes is the maximum size in bytes of the bodies in messages that wait for the reader's stage, unless a
 // single message is larger.
-const ledgerAheadBytes = 8 << 20
+const ledgerAheadBytes = 16 << 20
 
 // full reports whether a message must wait, because with it the waiting bodies would be larger than ledgerAheadBytes.
 func (r *ledgerReader) full(a *arrival) bool {
