@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"lazaret/streams"
@@ -25,6 +26,11 @@ type Exit struct {
 }
 
 func (e *Exit) Error() string { return e.Text }
+
+// Negative returns an error with the exit code ExitNegative.
+func Negative(format string, args ...any) error {
+	return &Exit{Code: ExitNegative, Text: fmt.Sprintf(format, args...)}
+}
 
 // Invalid returns an error about the content of a file or folder with the exit code ExitNegative, because the file was
 // read and is invalid. If err says that the file is missing or cannot be read, or has an exit code already, Invalid

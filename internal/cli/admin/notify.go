@@ -176,7 +176,7 @@ func notifyTestCommand(a *verb.App, load func() (*notify.Config, error)) *cobra.
 				return fmt.Errorf("the configuration has no route %q", s)
 			}
 			if failed > 0 {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%d routes do not deliver", failed)}
+				return cli.Negative("%d routes do not deliver", failed)
 			}
 			return nil
 		},
@@ -240,14 +240,13 @@ for example because it was acknowledged before.`,
 				return err
 			}
 			if len(routes) == 0 && before != nil {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s was acknowledged before, by %s at %s, and no "+
-					"notification of it was sent since", verb.Quote(args[0], 200), verb.Quote(before.By, 64),
-					before.Time.Format(time.RFC3339))}
+				return cli.Negative("%s was acknowledged before, by %s at %s, and no notification of it was sent since",
+					verb.Quote(args[0], 200), verb.Quote(before.By, 64), before.Time.Format(time.RFC3339))
 			}
 			if len(routes) == 0 {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no route would have repeated a notification of %s: "+
-					"the hold or alert is settled, no notification of it was sent, it was repeated as often as the routes say, or "+
-					"no route has the key repeat", verb.Quote(args[0], 200))}
+				return cli.Negative("no route would have repeated a notification of %s: the hold or alert is settled, no "+
+					"notification of it was sent, it was repeated as often as the routes say, or no route has the key repeat",
+					verb.Quote(args[0], 200))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "acknowledged %s: not repeated by %s\n", args[0], strings.Join(routes, ", "))
 			return nil

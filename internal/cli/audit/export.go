@@ -27,7 +27,7 @@ func verifyExport(a *verb.App, cmd *cobra.Command, f verifyFlags) error {
 	defer in.Close()
 	x, err := inquiry.ReadExport(in)
 	if err != nil {
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s: %v", f.export, err)}
+		return cli.Negative("FAILED: %s: %v", f.export, err)
 	}
 	root, err := x.Root(x.Size)
 	if err != nil {
@@ -57,11 +57,10 @@ func verifyExport(a *verb.App, cmd *cobra.Command, f verifyFlags) error {
 		}
 		switch root, err := x.Root(cp.Size); {
 		case err != nil:
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s: %v", f.against[i], err)}
+			return cli.Negative("FAILED: %s: %v", f.against[i], err)
 		case root != cp.Root:
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: the export's first %[2]d leaves do not have "+
-				"the root of the checkpoint %[1]s, %[3]s",
-				f.against[i], cp.Size, cp.Root)}
+			return cli.Negative("FAILED: the export's first %[2]d leaves do not have the root of the checkpoint %[1]s, "+
+				"%[3]s", f.against[i], cp.Size, cp.Root)
 		default:
 			fmt.Fprintf(out, "%s: the checkpoint's %d leaves, of log %s, are those of the "+
 				"export\n", f.against[i], cp.Size, cp.Origin)

@@ -221,8 +221,7 @@ func printSurvey(ctx context.Context, cmd *cobra.Command, c *retain.Config, on r
 	case r.LegalHold != "":
 		return &cli.Exit{Code: cli.ExitNegative, Text: "the subject is under legal hold: statement " + r.LegalHold}
 	case !r.Found():
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("nothing of %s is recorded: it is erased already, or the "+
-			"name is wrong", on)}
+		return cli.Negative("nothing of %s is recorded: it is erased already, or the name is wrong", on)
 	}
 	return nil
 }

@@ -118,8 +118,7 @@ it was refused and the belief is unchanged.`,
 					return err
 				}
 				if len(ans.Beliefs) == 0 {
-					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", w.project,
-						verb.Quote(args[0], 64))}
+					return cli.Negative("project %s has no belief %s", w.project, verb.Quote(args[0], 64))
 				}
 				b := &ans.Beliefs[0]
 				fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, %s, %s, origin %s\n  %s\n", b.ID, b.Axes.Truth, b.Axes.Retrieval,

@@ -46,8 +46,7 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 				return err
 			}
 			if len(ans.Beliefs) == 0 {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", project,
-					verb.Quote(args[0], 64))}
+				return cli.Negative("project %s has no belief %s", project, verb.Quote(args[0], 64))
 			}
 			return cli.JSON(cmd.OutOrStdout(), ans.Beliefs[0])
 		}}

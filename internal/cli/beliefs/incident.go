@@ -134,8 +134,7 @@ func oneIncident(ctx context.Context, nc *nats.Conn, project, id string) (*inges
 		return nil, err
 	}
 	if len(ans.Incidents) == 0 {
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no incident %s", project,
-			verb.Quote(id, 64))}
+		return nil, cli.Negative("project %s has no incident %s", project, verb.Quote(id, 64))
 	}
 	return &ans.Incidents[0], nil
 }

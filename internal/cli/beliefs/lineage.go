@@ -43,7 +43,7 @@ Sources that were found by shared text are shown like those that the writer decl
 				return err
 			}
 			if n := g.Nodes[0]; n.Kind == ingest.NodeBelief && n.Belief == nil {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", project, args[0])}
+				return cli.Negative("project %s has no belief %s", project, args[0])
 			}
 			w := cmd.OutOrStdout()
 			switch format {

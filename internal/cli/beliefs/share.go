@@ -49,15 +49,14 @@ context only.`,
 				return err
 			}
 			if len(ans.Beliefs) == 0 {
-				return &cli.Exit{Code: cli.ExitNegative,
-					Text: fmt.Sprintf("project %s has no belief %s", home, verb.Quote(args[0], 64))}
+				return cli.Negative("project %s has no belief %s", home, verb.Quote(args[0], 64))
 			}
 			b := &ans.Beliefs[0]
 			if x := b.Axes; !b.Memory || x.Truth != beliefs.Supported || x.Retrieval != beliefs.Normal ||
 				x.Security != beliefs.Clean || x.Freshness == beliefs.Expired || !b.Sensitivity.Within(beliefs.Internal) {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("belief %s is not shared: it must be a supported, "+
-					"normal, clean memory that has not expired and is at most internal, but it is %s: %s, %s, %s, %s and %s",
-					b.ID, b.Kind, x.Truth, x.Retrieval, x.Security, x.Freshness, b.Sensitivity)}
+				return cli.Negative("belief %s is not shared: it must be a supported, normal, clean memory that has not "+
+					"expired and is at most internal, but it is %s: %s, %s, %s, %s and %s", b.ID, b.Kind, x.Truth, x.Retrieval,
+					x.Security, x.Freshness, b.Sensitivity)
 			}
 			m := streams.Memory{Head: s.Head(), Content: b.Content, Key: b.Key, Channel: streams.ChannelImport,
 				Sensitivity: b.Sensitivity, Triples: b.Triples, ValidFrom: b.From, ValidTo: b.To,

@@ -306,13 +306,11 @@ func exitCode(hold string, rep *streams.ResolveReply) (int, error) {
 func decidable(named []*arbiter.Hold, revision string) error {
 	for _, h := range named {
 		if h.State != streams.HoldOpen {
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID,
-				h.State)}
+			return cli.Negative("hold %s is %s: there is nothing to decide", h.ID, h.State)
 		}
 		if revision != "" && revision != h.Revision {
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has changed and has revision %s now: look "+
-				"at it again; nothing was signed",
-				h.ID, h.Revision)}
+			return cli.Negative("hold %s has changed and has revision %s now: look at it again; nothing was signed", h.ID,
+				h.Revision)
 		}
 		if err := holds.CheckShown(h); err != nil {
 			return err
@@ -394,10 +392,8 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 		out = append(out, h)
 	}
 	if len(out) != alike {
-		return nil, &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("%d open holds are similar to %s now, not %d: look at them again (lazaret holds ls); nothing "+
-				"was signed",
-				len(out), first.ID, alike)}
+		return nil, cli.Negative("%d open holds are similar to %s now, not %d: look at them again (lazaret holds ls); "+
+			"nothing was signed", len(out), first.ID, alike)
 	}
 	return out, nil
 }
@@ -427,9 +423,8 @@ proposed with the agent's credential: that of the default agent, or of lazaret a
 					return err
 				}
 				if h.State != streams.HoldOpen || h.Verdict.Type != streams.TypeAction {
-					return &cli.Exit{Code: cli.ExitNegative,
-						Text: fmt.Sprintf("hold %s is %s, of type %s: only an open hold of an action can be edited", h.ID, h.State,
-							h.Verdict.Type)}
+					return cli.Negative("hold %s is %s, of type %s: only an open hold of an action can be edited", h.ID,
+						h.State, h.Verdict.Type)
 				}
 				return heldAction(ctx, nc, h, act)
 			})
@@ -532,8 +527,8 @@ func cancelled(ctx context.Context, w io.Writer, said <-chan *nats.Msg, id strin
 				return nil
 			}
 		case <-ctx.Done():
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("nothing was withdrawn: this agent has no open hold of "+
-				"proposal %s (the request was intake message %d); lazaret holds ls lists the open holds", id, seq)}
+			return cli.Negative("nothing was withdrawn: this agent has no open hold of proposal %s (the request was "+
+				"intake message %d); lazaret holds ls lists the open holds", id, seq)
 		}
 	}
 }

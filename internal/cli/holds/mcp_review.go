@@ -195,14 +195,11 @@ func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arb
 	case err != nil:
 		return nil, err
 	case h.Verdict.Tool != streams.ApproveTools:
-		return nil, &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("hold %s is not about a list of tools: see lazaret holds show %s", id, id)}
+		return nil, cli.Negative("hold %s is not about a list of tools: see lazaret holds show %s", id, id)
 	case h.State != streams.HoldOpen:
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id,
-			h.State)}
+		return nil, cli.Negative("hold %s is %s: there is nothing to decide", id, h.State)
 	case len(h.Tools) == 0:
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the tools of hold %s are not shown: %s", id,
-			h.Missing)}
+		return nil, cli.Negative("the tools of hold %s are not shown: %s", id, h.Missing)
 	}
 	return h, nil
 }
@@ -321,7 +318,7 @@ func (r *review) sign(ctx context.Context, w io.Writer, nc *nats.Conn, o *review
 	}
 	switch {
 	case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", rep.Error.Code, text.InertLine(rep.Text, 600))}
+		return cli.Negative("%s: %s", rep.Error.Code, text.InertLine(rep.Text, 600))
 	case rep.Error != nil:
 		return fmt.Errorf("hold %s: %s: %s", r.Hold, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 	case rep.State == streams.HoldDenied:

@@ -202,7 +202,7 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 			case err != nil:
 				return err
 			case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", rep.Error.Code, text.InertLine(rep.Text, 600))}
+				return cli.Negative("%s: %s", rep.Error.Code, text.InertLine(rep.Text, 600))
 			case rep.Error != nil:
 				return fmt.Errorf("hold %s: %s: %s", h.ID, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 			case rep.State != streams.HoldApproved:
@@ -243,11 +243,9 @@ func promptHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbite
 	case err != nil:
 		return nil, err
 	case holds.ProposedPrompt(h.Verdict.Tool, h.Body) == nil:
-		return nil, &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("hold %s is not about a prompt: see lazaret holds show %s", id, id)}
+		return nil, cli.Negative("hold %s is not about a prompt: see lazaret holds show %s", id, id)
 	case h.State != streams.HoldOpen:
-		return nil, &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id, h.State)}
+		return nil, cli.Negative("hold %s is %s: there is nothing to decide", id, h.State)
 	}
 	return h, nil
 }

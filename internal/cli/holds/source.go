@@ -95,11 +95,10 @@ func findSource(h *arbiter.Hold, digest string) (*arbiter.ShownSource, error) {
 	}
 	switch {
 	case found == nil:
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s follows no source whose digest begins with "+
-			"%s: lazaret holds show %s", h.ID, text.InertLine(digest, 80), h.ID)}
+		return nil, cli.Negative("hold %s follows no source whose digest begins with %s: lazaret holds show %s", h.ID,
+			text.InertLine(digest, 80), h.ID)
 	case found.Missing != "":
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the source cannot be shown, do not sign: %s",
-			text.InertLine(found.Missing, 300))}
+		return nil, cli.Negative("the source cannot be shown, do not sign: %s", text.InertLine(found.Missing, 300))
 	}
 	return found, holds.CheckSource(found)
 }
@@ -137,7 +136,7 @@ when the session is started again or ends. Exit 2 when the withdrawal was refuse
 			}
 			r := h.Verdict.Resolved
 			if r == nil || r.Source == nil {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no source was approved with hold %s", h.ID)}
+				return cli.Negative("no source was approved with hold %s", h.ID)
 			}
 			s := approval.Statement{Version: approval.Version, Project: h.Project, Hold: h.ID, Revision: h.Revision,
 				Action: h.Verdict.Digest, Decision: approval.Withdraw, Nonce: approval.NewNonce(), Reason: reason,
@@ -158,8 +157,7 @@ when the session is started again or ends. Exit 2 when the withdrawal was refuse
 			}
 			switch {
 			case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s: %s: %s", h.ID, rep.Error.Code,
-					text.InertLine(rep.Text, 600))}
+				return cli.Negative("hold %s: %s: %s", h.ID, rep.Error.Code, text.InertLine(rep.Text, 600))
 			case rep.Error != nil:
 				return fmt.Errorf("hold %s: %s: %s", h.ID, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 			case !asJSON:

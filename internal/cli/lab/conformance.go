@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -45,8 +44,7 @@ COMMAND must run until it is killed. The check does not affect other installatio
 				return err
 			}
 			if n := conformance.Failed(results); n > 0 {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("group %s fails %d of %d checks", cfg.Group, n,
-					len(results))}
+				return cli.Negative("group %s fails %d of %d checks", cfg.Group, n, len(results))
 			}
 			return nil
 		},

@@ -109,10 +109,8 @@ func calibrationShowCommand(a *verb.App) *cobra.Command {
 				}
 				return nil
 			}
-			return &cli.Exit{Code: cli.ExitNegative,
-				Text: fmt.Sprintf("nothing was computed for %s/%s under %s: a class needs 20 outcomes of actions with a "+
-					"stated confidence",
-					args[0], args[1], args[2])}
+			return cli.Negative("nothing was computed for %s/%s under %s: a class needs 20 outcomes of actions with a "+
+				"stated confidence", args[0], args[1], args[2])
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

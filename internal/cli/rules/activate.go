@@ -98,10 +98,9 @@ func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) erro
 	if missing, err := missingGroups(ctx, o.Nc, after); err != nil && !yes {
 		return err
 	} else if len(missing) > 0 {
-		return &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("not activated: the policy in force requires the groups %s, which groups.yaml does not list. "+
-				"Every proposal would be held: add them, or put \"extends: shipped\" into groups.yaml",
-				strings.Join(missing, ", "))}
+		return cli.Negative("not activated: the policy in force requires the groups %s, which groups.yaml does not "+
+			"list. Every proposal would be held: add them, or put \"extends: shipped\" into groups.yaml",
+			strings.Join(missing, ", "))
 	}
 	old, err := backtest.InForce(ctx, o.Nc, streams.DoActivateRules)
 	if err != nil && yes {
@@ -132,9 +131,8 @@ func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) erro
 		return nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("not activated: %d rules would go out of force. Put \"extends: shipped\" into groups.yaml to "+
-				"keep the shipped ones, or confirm with --yes", len(lost))}
+		return cli.Negative("not activated: %d rules would go out of force. Put \"extends: shipped\" into groups.yaml "+
+			"to keep the shipped ones, or confirm with --yes", len(lost))
 	}
 	return confirm(cmd.InOrStdin(), w, fmt.Sprintf("Deactivate %d rules?", len(lost)))
 }

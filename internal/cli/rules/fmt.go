@@ -67,8 +67,7 @@ is reported and left unchanged, and the exit code is 1.`,
 				return errors.Join(bad...)
 			}
 			if check && changed > 0 {
-				return &cli.Exit{Code: cli.ExitNegative,
-					Text: fmt.Sprintf("%d of %d files are not formatted: use lazaret rules fmt -w", changed, len(names))}
+				return cli.Negative("%d of %d files are not formatted: use lazaret rules fmt -w", changed, len(names))
 			}
 			return nil
 		},

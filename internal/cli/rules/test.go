@@ -96,8 +96,7 @@ true or never false. With --threshold the command fails if less than this percen
 			case rep.Failed > 0:
 				return &cli.Exit{Code: cli.ExitNegative}
 			case rep.Coverage != nil && rep.Coverage.Percent < threshold:
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("coverage is %.1f %%, below the threshold of %g %%",
-					rep.Coverage.Percent, threshold)}
+				return cli.Negative("coverage is %.1f %%, below the threshold of %g %%", rep.Coverage.Percent, threshold)
 			}
 			return nil
 		},

@@ -157,8 +157,8 @@ func (o *Operator) preflight(ctx context.Context, do string, bundle []byte, w io
 		now, err := o.active(ctx, p, groups)
 		switch {
 		case err == nil && now.Late != "":
-			return false, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("refused: %s: %s; nothing was published, and "+
-				"the policy in force stays in force in all partitions", streams.CodeBehind, text.InertLine(now.Late, 600))}
+			return false, cli.Negative("refused: %s: %s; nothing was published, and the policy in force stays in force "+
+				"in all partitions", streams.CodeBehind, text.InertLine(now.Late, 600))
 		case err == nil:
 			p, heard, answered = p+1, time.Now(), answered+1
 			already = already && now.Digest(do) == digest

@@ -2,7 +2,6 @@ package verb
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -30,8 +29,7 @@ func (s *SignedOrder) Bind(c *cobra.Command) {
 func RefusedExit(err error) error {
 	var refused *order.Refused
 	if errors.As(err, &refused) {
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", streams.CodeOrder,
-			text.InertLine(refused.Text, 600))}
+		return cli.Negative("%s: %s", streams.CodeOrder, text.InertLine(refused.Text, 600))
 	}
 	return err
 }
