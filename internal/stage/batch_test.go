@@ -3,6 +3,7 @@ package stage_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,28 @@ func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
 	})
 	if n, _, err := purges.Pending(); err != nil || n > batches/4 {
 		t.Errorf("the intake was purged %d times (%v), want once for several batches", n, err)
+	}
+}
+
+// Ingest decides a long backlog. It must read its own entries from the process's feed often enough that the feed does
+// not release it. Otherwise the ledger would be read twice, by the feed and by ingest.
+func TestUnderABacklogIngestKeepsUpWithTheFeed(t *testing.T) {
+	const batches, events = 72, 256 // 64 MB, four times what may wait for a stage
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	floodBatches(t, nc, "flood", batches, events, 3500)
+	feed, err := stage.OpenFeed(t.Context(), srv.Connect(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(feed.Close)
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Feed: feed},
+		ingestInFrames).awaitReady()
+	natstest.Eventually(t, 2*time.Minute, "an entry of each event", func() bool {
+		return len(srv.Ledger()) == batches*events
+	})
+	if n := feed.Released(); n > 0 {
+		t.Errorf("the feed released ingest %d times, want never", n)
 	}
 }
 

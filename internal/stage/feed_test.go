@@ -71,7 +71,8 @@ func (f *Feed) has(r *ledgerReader) bool {
 	return slices.Contains(f.taps, r)
 }
 
-func (f *Feed) letGo() int {
+// Released returns how often a reader was released.
+func (f *Feed) Released() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cuts
@@ -138,7 +139,7 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 		// The odd entries are the arbiter's.
 		seen(t, "who reads one stage", one, from|1, last, 2)
 	}
-	if got := f.letGo(); got != 1 {
+	if got := f.Released(); got != 1 {
 		t.Fatalf("the feed released %d readers, want only the one that stopped", got)
 	}
 	seen(t, "who stopped", stuck, 101, uint64(l.n), 1)
