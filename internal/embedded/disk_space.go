@@ -41,7 +41,11 @@ func (p *Pipeline) watchRoom(ctx context.Context) {
 			err = p.Server.Admit(false)
 		}
 		if err != nil {
-			p.cfg.Log.Error("the streams cannot be opened or closed for messages", "room", full, "err", err)
+			msg := "the disk is nearly full, but the streams still accept messages: the limit could not be set"
+			if full {
+				msg = "the disk has space again, but the server could not be restarted and does not run"
+			}
+			p.cfg.Log.Error(msg, "err", err)
 			continue
 		}
 		var why error
@@ -50,7 +54,11 @@ func (p *Pipeline) watchRoom(ctx context.Context) {
 				"verdicts are hold "+
 				"until there is space", natsserver.ErrNoRoom, free>>20, reserve>>20)
 		}
-		p.cfg.Log.Error("room on the disk", "free", free, "reserve", reserve, "refusing", !full)
+		msg := "the disk has space again: the streams accept messages"
+		if why != nil {
+			msg = "the disk is nearly full: the streams refuse messages"
+		}
+		p.cfg.Log.Error(msg, "free", free, "reserve", reserve)
 		p.mu.Lock()
 		p.noRoom = why
 		p.mu.Unlock()

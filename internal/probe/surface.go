@@ -147,7 +147,7 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the log has not caught up: %w", ctx.Err())
+			return nil, fmt.Errorf("the log does not have all ledger entries of %s and a checkpoint: %w", project, ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -32,8 +32,8 @@ func shellKind(args any) string {
 var pathArguments = []string{"filepath", "notebookpath", "absolutepath", "relativepath", "newpath", "targetfile",
 	"file", "filename", "path", "paths", "source", "destination", "target", "dest", "uri"}
 
-// settingsNamed reports whether the arguments of a call name a file that programs run or read as settings without
-// being told to, also in a patch of Codex.
+// settingsNamed reports whether the arguments of a call name a file that programs run, or read as settings, although
+// no command names it (see [shell.Started]). A patch of Codex in an argument names the files that it changes.
 func settingsNamed(args any) bool {
 	m, _ := args.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(m)) {

@@ -271,7 +271,7 @@ func (ev *Evaluator) try(r *Rule, code compiled.FlagFunc, act *compiled.Activati
 }
 
 // fire evaluates one rule on one input. code is a Go function for the part of the condition that the index has not
-// decided. If code is nil or has no value, fire evaluates the whole condition.
+// decided. If code is nil, or returns false for ok, fire evaluates the whole condition.
 func (ev *Evaluator) fire(r *Rule, code compiled.FlagFunc, act *compiled.Activation, e *streams.Entry) []streams.Alert {
 	if code != nil && !act.Large {
 		switch v, ok := code(act); {

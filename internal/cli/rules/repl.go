@@ -55,7 +55,8 @@ func replCommand(a *verb.App) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&event, "event", "", "load the events of `FILE`")
-	c.Flags().StringVar(&group, "group", "", "judge by this sentinel `GROUP` (default the first)")
+	c.Flags().StringVar(&group, "group", "",
+		"evaluate events with the rules of this sentinel `GROUP` (default: the first by name)")
 	return c
 }
 
