@@ -34,7 +34,8 @@ type OrderEntry struct {
 	Subject string `json:"subject"`       // what the order claims to be about
 	Note    string `json:"note"`          // clipped to MaxResolution
 	Size    int    `json:"size,omitzero"` // size of the whole note in bytes, if the note is clipped
-	// Do and Signer are set if the signature was verified.
+	// Do is what the order asks for, such as "restore". Signer is the name of the key that signed it. Both are empty if
+	// the signature did not verify, or if the key is a passkey, which may sign no orders.
 	Do     string `json:"do,omitzero"`
 	Signer string `json:"signer,omitzero"`
 	Check  string `json:"check"` // the check that the order failed

@@ -387,7 +387,7 @@ func showSources(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 		case len(e.Body) > maxShownSource:
 			s.Missing = fmt.Sprintf("it has %d bytes, more than an answer holds", len(e.Body))
 		case err != nil || o.ContentDigest() != s.Digest:
-			s.Missing = fmt.Sprintf("ledger entry %s is not the source that the action follows", position.Text(s.Entry))
+			s.Missing = fmt.Sprintf("ledger entry %s does not have the text of this source", position.Text(s.Entry))
 		default:
 			for j := range o.Blocks {
 				s.Texts = append(s.Texts, o.Blocks[j].Text)

@@ -14,12 +14,13 @@ import (
 	"lazaret/streams"
 )
 
-// Rewritten is the result of RewriteReplicas for one stream.
+// Rewritten is the result of RewriteReplicas for one stream. RewriteReplicas works in two rounds. In each round, the
+// stream has only one replica for some time.
 type Rewritten struct {
 	Stream   string
 	Replicas int    // number of replicas at the end
-	First    string // the server that had the only replica during the first round
-	Second   string // the server that had the only replica during the second round; this replica was new
+	First    string // server of the one replica in the first round; this replica had the old files
+	Second   string // server of the one replica in the second round; its files were made in the first round
 }
 
 // RewriteReplicas replaces all files of the streams of a cluster, so that no file contains a deleted message.

@@ -325,9 +325,9 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 	}
 }
 
-// foldingStages returns the stages that must have folded entries before their removal: every stage that
-// ever wrote, ingest, the arbiter, and the groups that the current policy requires, even if they have
-// not written yet.
+// foldingStages returns the stages that must have folded entries before these entries are removed. These are ingest,
+// the arbiter, each stage that ever wrote to the ledger, and the groups that the current policy requires, even if a
+// group has not written yet. The stages in Without are left out.
 func (c *Config) foldingStages(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	out, err := c.writers(ctx, js)
 	if err != nil {

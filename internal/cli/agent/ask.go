@@ -62,7 +62,7 @@ func askAnd(a *verb.App, cmd *cobra.Command, s *verb.Speaker, why bool,
 			return err
 		})
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "lazaret: the ledger cannot be read, so only the reply is shown:", err)
+			fmt.Fprintf(os.Stderr, "lazaret: the ledger cannot be read: %v; only the reply is shown\n", err)
 		}
 	}
 	switch {
