@@ -18,18 +18,26 @@ var placeholders = set(`password passwd passwort secret secrets changeme change_
 	hidden redacted masked removed postgres mysql root admin administrator guest default rabbitmq minioadmin foobar
 	undefined string passphrase forgot forgotten confirm update private`)
 
-// placeholderWords are the words of which names of passwords in manuals consist: your-password, new_db_pass_here.
-var placeholderWords = regexp.MustCompile(`^((your|my|new|old|some|strong|secure|real|actual|user|admin|root|db|database|app|api|pg|redis|mongo|smtp|` +
-	`server|client|ci|` +
-	`password|passwd|passwort|passphrase|passcode|pass|pwd|pw|secrets?|token|key|credentials?|value|values|here|goes|env|vars?|` +
-	`placeholder|example|sample|dummy|change|me|insert|enter|replace|with|redacted|hidden|masked|removed|xx+)[-_. …]*)+$`)
+// placeholderWord matches a word of a name of a password in manuals.
+const placeholderWord = `(?:your|my|new|old|some|strong|secure|real|actual|user|admin|root|db|database|app|api|pg|` +
+	`redis|mongo|smtp|server|client|ci|password|passwd|passwort|passphrase|passcode|pass|pwd|pw|secrets?|token|key|` +
+	`credentials?|value|values|here|goes|env|vars?|placeholder|example|sample|dummy|change|me|insert|enter|replace|with|` +
+	`redacted|hidden|masked|removed|xx+)`
+
+var (
+	// separateWords matches words with separators between them: your-password, new_db_pass_here. Only "your" may be
+	// joined with the next word, because people choose passwords such as rootpass or NewAdminPass.
+	separateWords = regexp.MustCompile(`^[-_. …]*(?:your)?` + placeholderWord + `(?:[-_. …]+` + placeholderWord +
+		`)*[-_. …]*$`)
+	joinedWords = regexp.MustCompile(`^` + placeholderWord + `+$`) // dbpassword, as in $dbPassword
+)
 
 // placeholder reports whether the whole of a value is one in place of a password: your-password, <db password>, ${PW},
 // {{ .Values.password }}, ****. A password that only has a part of this form is none.
 func placeholder(value string) bool {
 	lower := strings.ToLower(value)
-	if placeholders[lower] || variable(value) || strings.Trim(lower, lower[:1]) == "" || placeholderWords.MatchString(lower) ||
-		strings.Trim(value, "….") == "" {
+	if placeholders[lower] || variable(value) || strings.Trim(lower, lower[:1]) == "" ||
+		separateWords.MatchString(lower) || strings.Trim(value, "….") == "" {
 		return true
 	}
 	inner := strings.TrimRight(strings.TrimLeft(value, "$<{[(%*"), ">}])%*")
@@ -38,8 +46,9 @@ func placeholder(value string) bool {
 	}) {
 		return false
 	}
-	return inner == strings.ToUpper(inner) && (value[0] == '$' || value[0] == '%') || strings.HasPrefix(value, "$(") && !strings.HasSuffix(value, ")") ||
-		slices.ContainsFunc(strings.FieldsFunc(strings.ToLower(inner), notAlnum), placeholderWords.MatchString)
+	return inner == strings.ToUpper(inner) && (value[0] == '$' || value[0] == '%') ||
+		strings.HasPrefix(value, "$(") && !strings.HasSuffix(value, ")") ||
+		slices.ContainsFunc(strings.FieldsFunc(strings.ToLower(inner), notAlnum), joinedWords.MatchString)
 }
 
 const minPassword = 6

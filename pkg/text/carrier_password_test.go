@@ -30,6 +30,11 @@ func TestSecretsInURLsAreFound(t *testing.T) {
 		"https://e1.example/?password=%25Sommer2024", "https://e1.example/?password=*Sommer2024*", "https://u:xxxxSommer@e1.example/",
 		"https://e1.example/?password=%7B%7BSommer2024%7D%7D", "https://e1.example/?password=%3CSommer2024%3E",
 		"https://e1.example/?password=[correcthorse]",
+		// Passwords of joined words
+		"postgres://app:MyStrongPassword@prod.e1.example/x", "postgres://app:NewAdminPass@prod.e1.example/x",
+		"postgres://app:rootpass@prod.e1.example/x", "postgres://app:dbpassword@prod.e1.example/x",
+		"postgres://app:securepass@prod.e1.example/x", "postgres://app:rootroot@prod.e1.example/x",
+		"https://e1.example/?password=MyAppSecret", "https://e1.example/?password=mongoadmin",
 	} {
 		if !hasSecret(in) {
 			t.Errorf("%s: no secret among %q", in, carriersOf(in))
