@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -51,13 +52,38 @@ func (h *handler) linked(command string) (why string) {
 // paths returns the words of a command line that may be paths.
 func (h *handler) paths(command string) (words []shell.Path, all bool) {
 	around := shell.Around{Folder: func(dir string) bool {
-		info, err := os.Stat(h.path(dir + "/."))
-		return err == nil && info.IsDir() && h.cfg.Read != nil
+		// Shells and the system remove ".." in different ways.
+		return h.cfg.Read != nil && !slices.ContainsFunc([]string{h.path(dir + "/."), h.uncleaned(dir + "/.")}, noFolder)
 	}}
 	if strings.Contains(command, "show-toplevel") {
-		around.Top = h.top()
+		around.Top = h.printedTop()
 	}
 	return shell.Paths(command, maxLinked, around)
+}
+
+func noFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || !info.IsDir()
+}
+
+// printedTop returns the project's folder if git rev-parse --show-toplevel prints it in the working folder, and ""
+// otherwise. Git prints nothing in a folder .git and in a bare repository.
+func (h *handler) printedTop() string {
+	project := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
+	for at := h.real(h.e.CWD); project != "" && below(at, project); at = filepath.Dir(at) {
+		git, err := os.Lstat(filepath.Join(at, ".git"))
+		_, bare := os.Lstat(filepath.Join(at, "HEAD"))
+		_, head := os.Stat(filepath.Join(at, ".git", "HEAD"))
+		switch {
+		case strings.EqualFold(filepath.Base(at), ".git"):
+			return ""
+		case at == project && (h.cfg.Read == nil || err == nil && (git.Mode().IsRegular() || head == nil)):
+			return project
+		case h.cfg.Read == nil || err == nil || bare == nil:
+			return ""
+		}
+	}
+	return ""
 }
 
 // top returns the folder of the repository of git in which the working folder is, or "".
@@ -108,6 +134,10 @@ func (h *handler) outsider(name, place, in string) bool {
 // strays reports whether a word of a build is the path of a file elsewhere, as in gofmt -w ~/other/a.go. The words of go
 // may be names of tests, and it writes only where its options permit.
 func (h *handler) strays(file string) bool {
+	file, _, _ = strings.Cut(file, "::") // a test in the file
+	if i := strings.IndexAny(file, "*?[{"); i >= 0 {
+		file = file[:strings.LastIndexByte(file[:i], '/')+1] // the folder of a pattern
+	}
 	return (filepath.IsAbs(file) || strings.HasPrefix(file, "~/") || strings.Contains(file, "..")) && h.exists(file) &&
 		slices.ContainsFunc(h.places(file), func(place string) bool { return h.outsider(file, place, place) }) &&
 		!strings.HasPrefix(file, "/dev/")

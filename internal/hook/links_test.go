@@ -90,8 +90,10 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	s := work(t, "Fix the failing test, and run the tests", true)
-	top := s.cwd
-	for _, dir := range []string{home + "/other", home + "/notes", top + "/sub/deep", top + "/.git/hooks"} {
+	top := home + "/p" // the folder around it is no folder of temporary files
+	s.cwd = top
+	for _, dir := range []string{home + "/other", home + "/notes", top + "/sub/deep", top + "/.git/hooks", top + "/nested/.git",
+		top + "/bare"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +102,10 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(top, "b"), "x")
+	put(t, top+"/.git/HEAD", "ref: refs/heads/main")
+	put(t, top+"/bare/HEAD", "ref: refs/heads/main")
 	put(t, home+"/other/a.go", "package other")
+	const toTop = "cd \"$(git rev-parse --show-toplevel)\""
 	outside := []string{"cd /opt && cp hosts x", "cd /etc && cp hosts x", "cd ~/other && mv a b", "cd " + home + "/other; touch a",
 		"cd ~/other && mkdir a", "cd away && cp a b", "cd ~/other && make test", "cd ~/other && go test ./...",
 		"cd /opt && go build", "cd ~/other && git add -A && git commit -m x", "cd - && cp a b", "cd - && cp README.md b",
@@ -112,7 +117,11 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"timeout 5 cd sub && cd ~/other && cp a b", "ls | cd ~/other; cp a b", "while true; do cp a b; cd ..; done",
 		"cd \"$(git rev-parse --show-toplevel)\" && cd ~/other && cp a b", "cd $X && cp a b", "cd ~ana && make test", "cd ~- && cp a b",
 		"gofmt -w ~/other/a.go", "black " + home + "/other", "npx prettier --write sub/../away/a.go",
-		"pytest -q " + home + "/other/a.go"}
+		"pytest -q " + home + "/other/a.go", "pytest ~/other/a.go::x",
+		"npx prettier --write \"" + home + "/other/**/*.ts\"", "cd sub < none; cd ..; cp a b", "cd sub/none/..; cd ..; cp a b",
+		"cd none/../sub; cd ..; touch a", "cd b/../sub; cd ..; touch a", "cd '~/../sub'; cp a b", "cd " + top + "/none/../sub; cd ..; cp a b",
+		"ls | { ls | cd ~/other; }; cp a b", "cd $USER/../sub; cd ..; cp a b", "cd .$HOME/../sub; cp a b",
+		"export GIT_WORK_TREE=/opt; " + toTop + "; cp a b", "git init sub && cd sub && " + toTop + " && cp a b"}
 	for i := 0; i < len(outside); i += 15 { // a session may have 20 open holds of one tool
 		fresh := work(t, "Fix the failing test, and run the tests", true)
 		fresh.cwd, fresh.cfg.Folder = top, top
@@ -126,6 +135,9 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"cd sub/deep && make test && cd - && mkdir -p c", "cd sub/deep && cd ../.. && go test ./...",
 		"cd " + top + " && cp b c", "cd " + top + "/sub && go test ./... 2>&1 | tail -5", "cd " + top + "; touch c; make test",
 		"cd $(git rev-parse --show-toplevel) && go test ./...", "cd \"$(git rev-parse --show-toplevel)\" && make test && cp b c",
+		toTop + "; mkdir -p c", toTop + " && cd sub && make test && cd .. && git add -A", "cd sub > /dev/null && make && cd .. && cp b c",
+		"cd sub/deep/.. && touch a && cd .. && cp b c", "cd sub/../sub; cd ..; touch c", "cd \"$PWD/sub\"; cd ..; touch c",
+		"ls | (cd sub && wc -l > n); touch c", "pytest sub/a_test.py::x", "npx prettier --write \"sub/**/*.ts\"",
 		"(cd sub && make test) && cp b c", "(cd ~/other && ls); touch c", "cd ~/other && ls -la", "cd ~/other && git log --oneline",
 		"cd /tmp && touch lazaret-h1-a", "mkdir -p new && cd new && touch a && cd .. && touch c", "cd sub && ls && cd .. && git add -A",
 		"cd sub && git commit -am 'mend it'", "cd sub && echo x > a", "npm test || cd sub && touch a", "cd sub/ && go vet ./... | tee out.txt",
@@ -146,12 +158,22 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 				t.Errorf("in %s: %s: %s", dir, line, reasonOf(got))
 			}
 		}
+		if got := s.proposes("Bash", map[string]any{"command": toTop + "; touch " + name}); (got == nil) != passes {
+			t.Errorf("in %s: to the top: %s", dir, reasonOf(got))
+		}
 		if got := s.proposes("Bash", map[string]any{"command": "ls -la"}); got != nil {
 			t.Errorf("in %s: %s", dir, reasonOf(got))
 		}
 		back := "cd " + top + " && touch c"
 		if got := s.proposes("Bash", map[string]any{"command": back}); got != nil {
 			t.Errorf("in %s: %s: %s", dir, back, reasonOf(got))
+		}
+	}
+	// Git may print another folder in these, or none.
+	for _, dir := range []string{"nested", "bare", ".git"} {
+		s.cwd = filepath.Join(top, dir)
+		if got := s.proposes("Bash", map[string]any{"command": toTop + " && touch new" + dir}); !denied(got) {
+			t.Errorf("in %s: to the top: %+v", dir, got)
 		}
 	}
 	s.cwd = top

@@ -86,11 +86,19 @@ func (h *handler) inProject(file, place string) bool {
 // places returns the places where a path may lead, without symbolic links: programs remove ".." before they follow the
 // links, or after.
 func (h *handler) places(file string) []string {
-	at := h.path(file)
-	if !filepath.IsAbs(file) && !strings.HasPrefix(file, "~/") {
-		at = h.e.CWD + string(filepath.Separator) + file // not cleaned
-	}
+	at := h.uncleaned(file)
 	return []string{h.real(filepath.Clean(at)), h.real(at)}
+}
+
+// uncleaned is like path, but leaves ".." in the path.
+func (h *handler) uncleaned(file string) string {
+	folder := h.e.CWD
+	if rest, ok := strings.CutPrefix(file, "~/"); ok {
+		folder, file = h.path("~/"), rest
+	} else if filepath.IsAbs(file) {
+		return file
+	}
+	return folder + string(filepath.Separator) + file
 }
 
 // maxPath is the maximum length of a path that Linux opens, and maxLinks the maximum number of links that it follows.

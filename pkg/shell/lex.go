@@ -21,6 +21,7 @@ type token struct {
 	loose bool // the text depends on the kind of shell or on the locale
 	split bool // a shell may turn it into several words, by a substitution or variable outside of quotes
 	pipe  bool // it is the name of a pipe that has the output of inner, as <(…)
+	home  bool // it begins with the home, as ~ or ~/a without quotes
 }
 
 // sub is a part of a word that a shell replaces by another text.
@@ -40,12 +41,16 @@ type redirect struct {
 type simple struct {
 	words     []token
 	redirects []redirect
-	piped     bool // its output is the input of the next program
-	// The shell in which it runs: "" is the shell of the line, and /2/5 a subshell of the subshell /2. The shell of the
-	// last program of a pipeline ends with |, since it is the shell of the line for zsh.
-	shell string
-	chain int  // programs of one chain have the same number: each runs only if the one before it succeeded
-	maybe bool // it may not run, since it is in a control structure, or after && or ||
+	piped     bool      // its output is the input of the next program
+	in        *subshell // the subshell in which it runs; nil is the shell of the line
+	chain     int       // programs of one chain have the same number: each runs only if the one before it succeeded
+	maybe     bool      // it may not run, since it is in a control structure, or after && or ||
+}
+
+// subshell is a subshell of a line.
+type subshell struct {
+	outer *subshell
+	last  bool // it runs the last program of a pipeline, which zsh runs in the outer shell
 }
 
 const (
@@ -109,7 +114,7 @@ type reader struct {
 	all   []simple
 	plain bool
 	ok    bool
-	last  int    // the latest number of a chain or of a shell
+	last  int    // the latest number of a chain
 	at    simple // the shell and the chain of the next program
 }
 
@@ -119,12 +124,12 @@ func (r *reader) next() int {
 	return r.last
 }
 
-// within reads a part of the line that runs in a subshell. end is "" or |.
-func (r *reader) within(end string, read func()) {
-	shell := r.at.shell
-	r.at.shell += "/" + strconv.Itoa(r.next()) + end
+// within reads a part of the line that runs in a subshell.
+func (r *reader) within(last bool, read func()) {
+	outer := r.at.in
+	r.at.in = &subshell{outer, last}
 	read()
-	r.at.shell = shell
+	r.at.in = outer
 }
 
 // perhaps reads a part of the line that may not run.
@@ -148,7 +153,7 @@ func (r *reader) stmts(all []*syntax.Stmt) {
 	for _, s := range all {
 		r.at.chain = r.next()
 		if s.Background {
-			r.within("", func() { r.stmt(s, false) })
+			r.within(false, func() { r.stmt(s, false) })
 		} else {
 			r.stmt(s, false)
 		}
@@ -180,7 +185,7 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 		c.words = append([]token{{text: "[["}}, r.words(cmd)...)
 		syntax.Walk(cmd, func(n syntax.Node) bool {
 			if b, ok := n.(*syntax.BinaryTest); ok && b.Op >= syntax.TsEql && b.Op <= syntax.TsGtr {
-				r.all = append(r.all, simple{words: r.evaluation(b), shell: c.shell, chain: c.chain, maybe: c.maybe})
+				r.all = append(r.all, simple{words: r.evaluation(b), in: c.in, chain: c.chain, maybe: c.maybe})
 			}
 			return n != nil
 		})
@@ -213,8 +218,8 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 // binary reads two programs with an operator between them.
 func (r *reader) binary(cmd *syntax.BinaryCmd, piped bool) {
 	if cmd.Op == syntax.Pipe || cmd.Op == syntax.PipeAll {
-		r.within("", func() { r.stmt(cmd.X, true) })
-		r.within("|", func() { r.stmt(cmd.Y, piped) })
+		r.within(false, func() { r.stmt(cmd.X, true) })
+		r.within(true, func() { r.stmt(cmd.Y, piped) })
 		return
 	}
 	r.stmt(cmd.X, false)
@@ -237,7 +242,7 @@ func (r *reader) compound(c syntax.Command) {
 	case *syntax.Block:
 		r.stmts(c.Stmts)
 	case *syntax.Subshell:
-		r.within("", func() { r.stmts(c.Stmts) })
+		r.within(false, func() { r.stmts(c.Stmts) })
 	case *syntax.IfClause:
 		r.stmts(c.Cond)
 		r.stmts(c.Then)
@@ -331,6 +336,10 @@ func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 
 func (r *reader) word(w *syntax.Word) (t token) {
 	r.parts(&t, w.Parts, "")
+	if len(w.Parts) > 0 {
+		first, ok := w.Parts[0].(*syntax.Lit)
+		t.home = ok && (strings.HasPrefix(first.Value, "~/") || first.Value == "~" && len(w.Parts) == 1)
+	}
 	return t
 }
 

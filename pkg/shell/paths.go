@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -39,7 +40,7 @@ func Paths(line string, most int, around Around) (found []Path, all bool) {
 	if !ok {
 		return nil, true
 	}
-	p := paths{most: most, around: around, shells: map[string]*folders{"": {dirs: []string{""}}}}
+	p := paths{most: most, around: around, shells: map[*subshell]*folders{nil: {dirs: []string{""}}}}
 	p.commands(commands)
 	return p.found, !p.more
 }
@@ -61,30 +62,34 @@ type paths struct {
 	most   int  // how many more names are returned
 	more   bool // there are more names
 	around Around
+	ran    bool // the line has run a program
 	wrote  bool // a program that may remove folders may have run
+	adrift bool // no folder is known any more
 	feeds  bool // xargs gets the names that the program prints, for a program that prints the texts of the files
-	shells map[string]*folders
+	shells map[*subshell]*folders
 	*folders
 }
 
 func (p *paths) commands(all []simple) {
+	feeds := make([]bool, len(all))
+	for i := len(all) - 2; i >= 0; i-- {
+		words := wordsOf(unwrapped(all[i+1].words))
+		feeds[i] = all[i].piped && (feeds[i+1] || len(words) > 0 && readsNamed(words))
+	}
 	for i, c := range all {
-		p.folders, p.feeds = p.in(c.shell, c.chain), false
-		for j := i; all[j].piped && j+1 < len(all); j++ {
-			words := wordsOf(unwrapped(all[j+1].words))
-			p.feeds = p.feeds || len(words) > 0 && readsNamed(words)
-		}
+		p.folders, p.feeds = p.in(c.in, c.chain), feeds[i]
 		p.command(c)
+		p.ran = true
 	}
 }
 
 // in returns the folders of a shell of the line, at the beginning or within a chain. A subshell begins in those of the
 // shell around it.
-func (p *paths) in(shell string, chain int) *folders {
+func (p *paths) in(shell *subshell, chain int) *folders {
 	f := p.shells[shell]
 	if f == nil {
 		f = new(folders)
-		*f = *p.in(shell[:strings.LastIndexByte(shell, '/')], chain)
+		*f = *p.in(shell.outer, chain)
 		p.shells[shell] = f
 	}
 	if f.chain != chain {
@@ -136,9 +141,8 @@ func (p *paths) command(c simple) {
 		for _, t := range operands(args) {
 			p.add(name, t, false)
 		}
-		if p.cd(c, args); strings.HasSuffix(c.shell, "|") {
-			p.in(c.shell[:strings.LastIndexByte(c.shell, '/')], c.chain).lost = true
-		}
+		p.cd(c, args)
+		p.adrift = p.adrift || c.in != nil && c.in.last
 		return
 	case name == "echo" || name == "printf" || name == evaluating || name == closing:
 		return
@@ -179,9 +183,9 @@ func (p *paths) inner(t token) {
 		in := *p
 		here := *p.folders
 		here.chain = 0
-		in.shells = map[string]*folders{"": &here}
+		in.shells = map[*subshell]*folders{nil: &here}
 		in.commands(s.commands)
-		p.found, p.more, p.most = in.found, in.more, in.most
+		p.found, p.more, p.most, p.wrote = in.found, in.more, in.most, p.wrote || in.wrote
 	}
 }
 
@@ -200,8 +204,20 @@ func topLevel(t token) bool {
 		c.words[2].text == "--show-toplevel" && !slices.ContainsFunc(c.words, func(t token) bool { return !literal(t) })
 }
 
+// variableFolder matches a path that begins with the home or the current folder, as the value of a variable.
+var variableFolder = regexp.MustCompile(`^\$(HOME|PWD|\{HOME\}|\{PWD\})(/[^$]*)?$`)
+
+// plainFolder reports whether the folder to which cd changes can be read from its argument.
+func plainFolder(t token) bool {
+	return !t.unknown && len(t.inner) == 0 && (!t.told || variableFolder.MatchString(t.text)) &&
+		(t.home || !strings.HasPrefix(t.text, "~")) && !strings.ContainsAny(t.text[:min(len(t.text), 1)], "-+=")
+}
+
 // cd changes the folder.
 func (p *paths) cd(c simple, args []token) {
+	if p.lost || p.adrift {
+		return
+	}
 	from, to := p.dirs, []string(nil)
 	for len(args) > 0 && (args[0].text == "-P" || args[0].text == "-L" || args[0].text == "--") {
 		args = args[1:]
@@ -212,19 +228,19 @@ func (p *paths) cd(c simple, args []token) {
 		to = []string{"~"}
 	case args[0].text == "-":
 		to = p.before
-	case topLevel(args[0]) && p.around.Top != "" && !p.lost && len(p.dirs) == 1 && p.dirs[0] == "":
-		to = []string{p.around.Top}
-	case args[0].unknown || len(args[0].inner) > 0 || strings.IndexByte("-+", (args[0].text + " ")[0]) >= 0:
-	default:
+	case topLevel(args[0]) && p.around.Top != "" && !p.ran: // an earlier program may change the answer of git
+		to = []string{p.around.Top, ""} // if git prints nothing, cd "" succeeds
+	case plainFolder(args[0]):
 		for _, dir := range p.dirs {
 			to = append(to, joined(dir, args[0]))
 		}
 	}
-	if to == nil {
+	long := func(dir string) bool { return len(dir) > maxPath }
+	if to == nil || len(p.failed) > maxDirs || slices.ContainsFunc(to, long) {
 		p.lost = true
 		return
 	}
-	if folder := p.around.Folder; c.maybe || p.wrote || folder == nil ||
+	if folder := p.around.Folder; c.maybe || p.wrote || len(c.redirects) > 0 || folder == nil ||
 		slices.ContainsFunc(to, func(dir string) bool { return !folder(dir) }) {
 		p.failed = append(p.failed, from...)
 	}
@@ -249,7 +265,7 @@ func (p *paths) folder(program string) {
 		p.more = true
 		return
 	}
-	x := Path{Program: program, Write: true, Lost: p.lost, Folder: true}
+	x := Path{Program: program, Write: true, Lost: p.lost || p.adrift, Folder: true}
 	for _, dir := range p.dirs {
 		x.Names = append(x.Names, joined(dir, token{text: "."}))
 	}
@@ -270,7 +286,8 @@ func (p *paths) add(program string, t token, write bool) {
 			p.more = true
 			return
 		}
-		x := Path{Program: program, Write: write, Lost: p.lost, Pattern: strings.ContainsAny(text, "*?[") && t.glob}
+		x := Path{Program: program, Write: write, Lost: p.lost || p.adrift,
+			Pattern: strings.ContainsAny(text, "*?[") && t.glob}
 		for _, dir := range p.dirs {
 			x.Names = append(x.Names, joined(dir, token{text: text, told: t.told}))
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTheWordsOfALineThatMayBePaths(t *testing.T) {
@@ -100,7 +101,26 @@ func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 		"! cd new && cd .. && cp a b":                            "new/../. ../.",
 		"if false; then cd sub; fi; cd .. && cp a b":             "sub/../. ../.",
 		"mv sub x; cd sub; cd .. && cp a b":                      ". sub/../. ../.",
-		"cd $(git rev-parse --show-toplevel) && cp a b":          "/top/.",
+		"cd $(git rev-parse --show-toplevel) && cp a b":          "/top/. .",
+		"ls; cd \"$(git rev-parse --show-toplevel)\" && cp a b":  "?",
+		"GIT_DIR=x; cd $(git rev-parse --show-toplevel); cp a b": "?",
+		"cd sub < none; cd ..; cp a b":                           "sub/../. ../. sub/. .",
+		"cd sub > none && cd .. && cp a b":                       ". sub/../.",
+		"cd '~/x' && cp a b":                                     "?",
+		"cd \\~/x && cp a b":                                     "?",
+		"cd \"~\" && cp a b":                                     "?",
+		"cd ~$X && cp a b":                                       "?",
+		"cd ~/'x' && cp a b":                                     "~/x/.",
+		"cd \"$HOME/x\" && cp a b":                               "~/x/.",
+		"cd ${PWD}/sub && cp a b":                                "./sub/.",
+		"cd $USER/../sub && cp a b":                              "?",
+		"cd .$HOME/../sub && cp a b":                             "?",
+		"cd $HOME/$USER && cp a b":                               "?",
+		"cd =ls && cp a b":                                       "?",
+		"ls | { ls | cd sub; }; cp a b":                          "?",
+		"ls | { ls | { cd sub; cp a b; }; cp a b; }":             "? ?",
+		"ls | (cd sub && cp a b); cp a b":                        "sub/. .",
+		"echo \"$(mv sub x)\"; cd sub; cd .. && cp a b":          ". sub/../. ../.",
 		"cd /x && cd $(git rev-parse --show-toplevel) && cp a b": "?",
 		"cd $(cat a) && cp a b":                                  "?",
 		"cd sub && echo \"$(cp a b)\"":                           "sub/.",
@@ -128,6 +148,23 @@ func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 	}
 }
 
+// The time for a line grows with its length only.
+func TestALongLineIsReadInLittleTime(t *testing.T) {
+	around := Around{Folder: func(string) bool { return true }}
+	for _, part := range []string{"a|", "ls|", "xargs cat|", "cd a&&", "cd a;", "cd .||", "cd a|", "cd a < b&&"} {
+		line := strings.Repeat(part, maxRead/len(part)-1) + "a"
+		start := time.Now()
+		if _, _, ok := lex(line); !ok {
+			t.Errorf("%s is not read", part)
+		}
+		Paths(line, 2048, around)
+		Others(line, nil)
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("%s: %v", part, d)
+		}
+	}
+}
+
 // Bash writes in no other folders than those that are told for a line.
 func TestBashWritesInNoOtherFolder(t *testing.T) {
 	bash, err := exec.LookPath("bash")
@@ -136,7 +173,7 @@ func TestBashWritesInNoOtherFolder(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(4711, 1))
 	parts := []string{"cd sub", "cd sub/deep", "cd ..", "cd ../..", "cd -", "cd none", "touch mark", "touch mark",
-		"true", "false", "mkdir none", "mv sub other", "cd ."}
+		"true", "false", "cd none/../sub", "cd sub/none/..", "cd sub < none", "cd '~/sub'", "mkdir none", "mv sub other", "cd ."}
 	var line func(depth int) string
 	line = func(depth int) string {
 		a := parts[random.IntN(len(parts))]
@@ -176,7 +213,7 @@ func TestBashWritesInNoOtherFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		found, _ := Paths(s, 1000, Around{Folder: func(dir string) bool {
-			info, err := os.Stat(filepath.Join(top, dir))
+			info, err := os.Stat(top + "/" + dir)
 			return err == nil && info.IsDir()
 		}})
 		told := map[string]bool{}
