@@ -229,6 +229,8 @@ var rewriting = text.Set("sed printf awk perl tr")
 // file did not import before, and that the user did not name when asking for the change. Nobody has judged the text of
 // this file. An import of another memory file of the project passes.
 func (h *handler) addsImport(w memoryWrite) string {
+	composed := h.e.tool() == "Bash" && composes(w.text)
+	written := imports(w.text)
 	for _, name := range nonEmpty(append(slices.Clip(w.files), w.file)) {
 		file := h.real(h.path(name))
 		before := h.read(file)
@@ -236,11 +238,11 @@ func (h *handler) addsImport(w memoryWrite) string {
 		for _, i := range imports(before) {
 			had[h.importPlace(file, i.path)] = had[h.importPlace(file, i.path)] || !i.code
 		}
-		all := imports(w.text)
+		all := slices.Clip(written)
 		if h.e.tool() != "Bash" {
 			all = append(all, imports(h.result(before))...)
 		} else {
-			if at := strings.LastIndexByte(before, '\n') + 1; composes(w.text) || strings.Contains(before[at:], "@") {
+			if at := strings.LastIndexByte(before, '\n') + 1; composed || strings.Contains(before[at:], "@") {
 				return "it writes a text to the agent's memory that it composes from parts"
 			}
 			all = append(imports(unquote.Replace(w.text)), all...)

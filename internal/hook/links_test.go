@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A repository can bring symbolic links. A command line is judged by the files to which its words lead.
@@ -82,6 +83,21 @@ func TestPromiseAWordOfACommandLineIsJudgedByTheFileToWhichItLeads(t *testing.T)
 	}
 	if got := s.proposes("Write", map[string]any{"file_path": "AGENTS.md", "content": "Run make test.\n"}); got != nil {
 		t.Errorf("a memory file that is a link to another: %+v", got.Specific)
+	}
+}
+
+// Hosts let a call pass if the hook does not answer in time.
+func TestPromiseALongLineIsHeldInTime(t *testing.T) {
+	s := work(t, "Fix the failing test, and run the tests", true)
+	for _, part := range []string{"a|", "cd a;", "cd a&&", "cat a|tee b;", "cp a CLAUDE.md;", "a $(a|a);", "((a))|", strings.Repeat("a|", 300_000)} {
+		start := time.Now()
+		line := strings.Repeat(part, max(1, 65_000/len(part))) + "a; cp b ~/other/x"
+		if got := s.proposes("Bash", map[string]any{"command": line}); !denied(got) {
+			t.Errorf("%.20s: %+v", part, got)
+		}
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("%.20s: %v", part, d)
+		}
 	}
 }
 
@@ -181,6 +197,20 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		in := map[string]any{"command": "touch a" + filepath.Base(dir), "directory": dir}
 		if got := s.proposes("Bash", in); (got == nil) != passes {
 			t.Errorf("in %q: %s", dir, reasonOf(got))
+		}
+	}
+	// A host may not know the argument.
+	for i, in := range []map[string]any{{"command": "cd .. && touch a", "directory": "sub"},
+		{"command": "touch a5", "directory": home + "/other", "workdir": top}, {"command": "cd - && touch a2", "workdir": "sub"}} {
+		if got := s.proposes("Bash", in); !denied(got) {
+			t.Errorf("%d: %v: %+v", i, in, got)
+		}
+	}
+	for _, in := range []map[string]any{{"command": "touch a6 && cd sub && cp a b && cd ..; touch a7", "workdir": top},
+		{"command": toTop + " && touch a8", "workdir": top}, {"command": "cd deep && touch a9", "workdir": top + "/sub"},
+		{"command": "touch a10", "directory": "sub", "workdir": "."}} {
+		if got := s.proposes("Bash", in); got != nil {
+			t.Errorf("%v: %s", in, reasonOf(got))
 		}
 	}
 	// Over HTTP, too.

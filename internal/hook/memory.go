@@ -84,7 +84,9 @@ func (h *handler) memoryByCommand(command string) (w memoryWrite) {
 		Folder: h.folder, Below: h.below})
 	for _, s := range sinks {
 		to := h.memoryFile(s.To)
-		w.file, w.files = cmp.Or(w.file, to), append(w.files, to)
+		if w.file = cmp.Or(w.file, to); !slices.Contains(w.files, to) {
+			w.files = append(w.files, to)
+		}
 		w.unknown, line = w.unknown || !s.Known, line || s.Line
 		for _, from := range s.From {
 			if reads++; reads > maxCopied || size > most {
@@ -287,9 +289,10 @@ func (h *handler) input() (in input) {
 		in.Files = append(in.Files, files...)
 	}
 	for _, name := range []string{"workdir", "cwd", "directory", "dir_path", "working_directory"} {
-		var dir string // in which the host runs the command line
-		if json.Unmarshal(raw[name], &dir) == nil && dir != "" && in.Command != "" {
-			in.Command = "cd '" + strings.ReplaceAll(dir, "'", `'\''`) + "'\n" + in.Command
+		// A host runs the command line in this folder, or it does not know the argument.
+		var dir string
+		if json.Unmarshal(raw[name], &dir) == nil && dir != "" && dir != "." && dir != h.e.CWD && in.Command != "" {
+			in.Command = "true || cd '" + strings.ReplaceAll(dir, "'", `'\''`) + "'\n" + in.Command
 		}
 	}
 	return in

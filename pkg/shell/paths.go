@@ -219,7 +219,7 @@ func (p *paths) cd(c simple, args []token) {
 		return
 	}
 	from, to := p.dirs, []string(nil)
-	for len(args) > 0 && (args[0].text == "-P" || args[0].text == "-L" || args[0].text == "--") {
+	for len(args) > 0 && (args[0].text == "-L" || args[0].text == "--") { // after -P, links change what .. means
 		args = args[1:]
 	}
 	switch {
