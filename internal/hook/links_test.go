@@ -101,13 +101,18 @@ func TestPromiseALongLineIsHeldInTime(t *testing.T) {
 	}
 }
 
-// A line is judged by the folder in which its programs run.
-func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
-	home := t.TempDir()
+// toTop goes to the folder of the repository.
+const toTop = "cd \"$(git rev-parse --show-toplevel)\""
+
+// besideOthers returns a session in the project ~/p, and the home. The folder around the project is no folder of temporary
+// files.
+func besideOthers(t *testing.T) (s *session, home string) {
+	t.Helper()
+	home = t.TempDir()
 	t.Setenv("HOME", home)
-	s := work(t, "Fix the failing test, and run the tests", true)
-	top := home + "/p" // the folder around it is no folder of temporary files
-	s.cwd = top
+	s = work(t, "Fix the failing test, and run the tests", true)
+	top := home + "/p"
+	s.cwd, s.cfg.Folder = top, top
 	for _, dir := range []string{home + "/other", home + "/notes", top + "/sub/deep", top + "/.git/hooks", top + "/nested/.git",
 		top + "/bare"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -121,7 +126,13 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 	put(t, top+"/.git/HEAD", "ref: refs/heads/main")
 	put(t, top+"/bare/HEAD", "ref: refs/heads/main")
 	put(t, home+"/other/a.go", "package other")
-	const toTop = "cd \"$(git rev-parse --show-toplevel)\""
+	return s, home
+}
+
+// A line is judged by the folder in which its programs run.
+func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
+	s, home := besideOthers(t)
+	top := s.cwd
 	outside := []string{"cd /opt && cp hosts x", "cd /etc && cp hosts x", "cd ~/other && mv a b", "cd " + home + "/other; touch a",
 		"cd ~/other && mkdir a", "cd away && cp a b", "cd ~/other && make test", "cd ~/other && go test ./...",
 		"cd /opt && go build", "cd ~/other && git add -A && git commit -m x", "cd - && cp a b", "cd - && cp README.md b",
@@ -158,13 +169,30 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"cd /tmp && touch lazaret-h1-a", "mkdir -p new && cd new && touch a && cd .. && touch c", "cd sub && ls && cd .. && git add -A",
 		"cd sub && git commit -am 'mend it'", "cd sub && echo x > a", "npm test || cd sub && touch a", "cd sub/ && go vet ./... | tee out.txt",
 		"gofmt -w " + top + "/count.go", "go test -run '/etc' ./...", "go vet ./... 2> /dev/null", "black --check /tmp"}
-	s.cfg.Folder = top
 	for _, line := range inside {
 		if got := s.proposes("Bash", map[string]any{"command": line}); got != nil {
 			t.Errorf("%s: %s", line, reasonOf(got))
 		}
 	}
-	// The shell may be in another folder than the project from the start.
+	// Over HTTP, too.
+	s.cfg.Read = nil
+	for line, passes := range map[string]bool{"cd ~/other && cp a b": false, "cd /opt && touch a": false, "cd sub && cp a b": true,
+		"cd " + top + " && cp a b": true, "cd $(git rev-parse --show-toplevel) && go test ./...": true} {
+		if got := s.proposes("Bash", map[string]any{"command": line}); (got == nil) != passes {
+			t.Errorf("over HTTP: %s: %s", line, reasonOf(got))
+		}
+	}
+	// A folder that the user named as the place to write to is one.
+	s = work(t, "Write the summary into ~/notes/, and fix the failing test", true)
+	if got := s.proposes("Bash", map[string]any{"command": "cd ~/notes && touch a.md"}); got != nil {
+		t.Errorf("in a folder that the user named: %s", reasonOf(got))
+	}
+}
+
+// The shell may be in another folder than the project from the start.
+func TestPromiseAWriteIsJudgedByTheFolderInWhichTheLineStarts(t *testing.T) {
+	s, home := besideOthers(t)
+	top := s.cwd
 	for dir, passes := range map[string]bool{home + "/other": false, "/etc": false, top + "/sub": true,
 		top + "/.git/hooks": false} {
 		s.cwd = dir
@@ -192,14 +220,18 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 			t.Errorf("in %s: to the top: %+v", dir, got)
 		}
 	}
-	s.cwd = top
+}
+
+// A host runs a line in the folder of an argument, or it does not know the argument.
+func TestPromiseAWriteIsJudgedByTheFolderOfTheCall(t *testing.T) {
+	s, home := besideOthers(t)
+	top := s.cwd
 	for dir, passes := range map[string]bool{"/opt": false, home + "/other": false, "sub": true, top: true, "": true} {
 		in := map[string]any{"command": "touch a" + filepath.Base(dir), "directory": dir}
 		if got := s.proposes("Bash", in); (got == nil) != passes {
 			t.Errorf("in %q: %s", dir, reasonOf(got))
 		}
 	}
-	// A host may not know the argument.
 	for i, in := range []map[string]any{{"command": "cd .. && touch a", "directory": "sub"},
 		{"command": "touch a5", "directory": home + "/other", "workdir": top}, {"command": "cd - && touch a2", "workdir": "sub"}} {
 		if got := s.proposes("Bash", in); !denied(got) {
@@ -212,18 +244,5 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		if got := s.proposes("Bash", in); got != nil {
 			t.Errorf("%v: %s", in, reasonOf(got))
 		}
-	}
-	// Over HTTP, too.
-	s.cwd, s.cfg.Read = top, nil
-	for line, passes := range map[string]bool{"cd ~/other && cp a b": false, "cd /opt && touch a": false, "cd sub && cp a b": true,
-		"cd " + top + " && cp a b": true, "cd $(git rev-parse --show-toplevel) && go test ./...": true} {
-		if got := s.proposes("Bash", map[string]any{"command": line}); (got == nil) != passes {
-			t.Errorf("over HTTP: %s: %s", line, reasonOf(got))
-		}
-	}
-	// A folder that the user named as the place to write to is one.
-	s = work(t, "Write the summary into ~/notes/, and fix the failing test", true)
-	if got := s.proposes("Bash", map[string]any{"command": "cd ~/notes && touch a.md"}); got != nil {
-		t.Errorf("in a folder that the user named: %s", reasonOf(got))
 	}
 }
