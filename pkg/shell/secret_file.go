@@ -29,8 +29,8 @@ func LocalPath(name string) string {
 }
 
 // SecretFile reports whether a path names a file with credentials, or a folder of such files. Source code and examples
-// do not count: secret_manager.go, .env.example, id_rsa.pub, testdata/server.key. The function secret, which judges words of a command line,
-// is stricter: it counts them too.
+// do not count: secret_manager.go, .env.example, id_rsa.pub, testdata/server.key. The function secret, which judges
+// words of a command line, is stricter: except for keys under testdata, it counts them too.
 func SecretFile(name string) bool {
 	w := strings.ToLower(LocalPath(name))
 	if w == "" || len(w) > maxPath || strings.ContainsAny(w, "\n\r\t") {
@@ -51,7 +51,8 @@ func SecretFile(name string) bool {
 	case strings.Contains(w, "proc/") || strings.Contains(w, "/etc/") || strings.Contains(w, ".config/gcloud"):
 		return secret(w)
 	}
-	return keyFile(base) && !slices.Contains(parts, "testdata") || strings.HasSuffix(base, "_history") || base == "secrets" || strings.HasSuffix(base, ".env") ||
+	return keyFile(base) && !slices.Contains(parts, "testdata") || strings.HasSuffix(base, "_history") ||
+		base == "secrets" || strings.HasSuffix(base, ".env") ||
 		(strings.Contains(base, "credential") || strings.Contains(base, "secret")) && dataFile[path.Ext(base)]
 }
 
