@@ -73,7 +73,7 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 		t.Errorf("two looks: %+v", s.Rates)
 	}
 	out := must(t, p.data, "top", "--once", "--interval", "0")
-	for _, want := range []string{"allow 1, hold 1, deny 0", "open holds 1", "1 rejected", "sentinel-core",
+	for _, want := range []string{"allow 1, hold 1, deny 0", "open holds 1", "messages 1, repeated ids 0", "sentinel-core",
 		"MiB (0.0 %)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("top does not say %q:\n%s", want, out)

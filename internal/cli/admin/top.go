@@ -152,7 +152,7 @@ func printTop(w io.Writer, v *topView, url string) {
 	fmt.Fprintf(tw, "verdicts\t%s\tallow %d, hold %d, deny %d\topen holds %s\n",
 		rate(func(r *status.Rates) float64 { return r.Verdicts }), count("allow"), count("hold"), count("deny"),
 		holdsText(v.OpenHolds))
-	fmt.Fprintf(tw, "rejected\t%s\t%d messages, %d repeated ids\t%d entries with alerts\n",
+	fmt.Fprintf(tw, "rejected\t%s\tmessages %d, repeated ids %d\tentries with alerts %d\n",
 		rate(func(r *status.Rates) float64 { return r.Rejected }), v.Counts[string(streams.TypeRejected)],
 		v.Counts[string(streams.TypeRepeat)], v.Counts[string(streams.TypeAlerts)])
 	for _, p := range v.Processes {
