@@ -19,8 +19,8 @@ type Preparer interface {
 const readers = 4
 
 // lookAhead prepares messages that will be decided soon, while the loop decides others: it reads data that is not in
-// memory from the intake, parses batches, and calls the fold's Prepare. What it cannot read is read again when the
-// message is decided.
+// memory from the intake, parses batches, and calls the fold's Prepare. If it cannot read a message, the loop reads the
+// message when it decides it.
 func (s *intakeStage) lookAhead(ctx context.Context, soon []*queued) {
 	type job struct {
 		events []*queued
