@@ -10,6 +10,8 @@ import (
 )
 
 // blocks2 hashes n blocks, of 64 bytes each, of two messages. a and b are the hash states of the two messages.
+//
+//go:noescape
 func blocks2(a, b *[8]uint32, p, q *byte, n int, k *[64]uint32)
 
 // hasSHA reports whether the processor has the SHA instructions.
