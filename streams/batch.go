@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -27,15 +28,21 @@ type BatchEvent struct {
 	Bad  *RejectError // why the element is not a valid event; nil if it is
 }
 
-// IsBatch reports whether the headers of a message say that its body is a batch of events.
+// IsBatch reports whether the headers of a message say that its body is a batch of events. If the content type is there
+// several times, one of them that says so is enough: the result must not depend on the order of a map, because a message
+// is parsed more than once.
 func IsBatch(h map[string][]string) bool {
 	for name, values := range h {
-		if strings.EqualFold(name, HeaderContentType) && len(values) > 0 {
-			kind, _, _ := strings.Cut(values[0], ";")
-			return strings.EqualFold(strings.TrimSpace(kind), BatchContentType)
+		if strings.EqualFold(name, HeaderContentType) && slices.ContainsFunc(values, isBatchType) {
+			return true
 		}
 	}
 	return false
+}
+
+func isBatchType(value string) bool {
+	kind, _, _ := strings.Cut(value, ";")
+	return strings.EqualFold(strings.TrimSpace(kind), BatchContentType)
 }
 
 // ParseBatch reads a batch. Each element that is not a valid event is returned with Bad set. ParseBatch returns an

@@ -109,3 +109,13 @@ func BenchmarkParseBatch(b *testing.B) {
 		}
 	}
 }
+
+// Ingest parses a message more than once, and would lose events of a batch that it takes for a single event once.
+func TestAContentTypeThatIsThereTwiceIsReadTheSameEachTime(t *testing.T) {
+	for range 100 {
+		h := nats.Header{"Content-Type": {"application/json"}, "content-type": {"text/plain", BatchContentType}}
+		if !IsBatch(h) {
+			t.Fatal("a message with the content type of a batch and another one was read as a single event")
+		}
+	}
+}
