@@ -47,6 +47,10 @@ const (
 	// maxFrameBody is the maximum size of a frame's decompressed body in bytes. A body of this size that is all zeros
 	// takes 5 % of it when compressed, so without this limit a small message could use a lot of memory.
 	maxFrameBody = MaxFrameBytes + MaxFrame*(maxFrameLine+2)
+	// maxSnappyRatio is at least the size of a decompressed body divided by that of the compressed one. A copy of Snappy
+	// takes 3 bytes and yields at most 64. The decoder also reads S2, an extension, in which a body of 40 bytes could
+	// yield maxFrameBody.
+	maxSnappyRatio = 22
 
 	encodingSnappy = "snappy" // value of HeaderEncoding
 )
@@ -223,6 +227,10 @@ func (e *Entry) unpack(encoding string) error {
 	n, err := s2.DecodedLen(e.Body)
 	if err == nil && n > maxFrameBody {
 		return fmt.Errorf("%w: its body has %d bytes when decompressed, want at most %d", errFrame, n, maxFrameBody)
+	}
+	if err == nil && n > maxSnappyRatio*len(e.Body) {
+		return fmt.Errorf("%w: its body has %d bytes and would have %d when decompressed, want at most %d times as many",
+			errFrame, len(e.Body), n, maxSnappyRatio)
 	}
 	var body []byte
 	if err == nil {

@@ -110,6 +110,16 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 	}
 }
 
+// Snappy compresses nothing more than this frame, and it must be read.
+func TestAFrameOfZerosIsRead(t *testing.T) {
+	in := frameOf(2)
+	in[0].Body = make([]byte, MaxFrameBytes-len(in[1].Body))
+	m := Frame(in)
+	if out, err := ParseEntries(m.Subject, m.Header, m.Body, 12, time.Now()); err != nil || len(out) != 2 {
+		t.Errorf("%d entries from %d bytes: %v", len(out), len(m.Body), err)
+	}
+}
+
 func TestAFrameThatCannotBeDecompressedIsNoEntriesAtAll(t *testing.T) {
 	good := Frame(frameOf(3))
 	for name, c := range map[string]struct{ encoding, body, want string }{
@@ -118,6 +128,8 @@ func TestAFrameThatCannotBeDecompressedIsNoEntriesAtAll(t *testing.T) {
 		"it is plain":      {"snappy", string(plainFrame(t, frameOf(3)).Body), "not in the block format of Snappy"},
 		"it is empty":      {"snappy", "", "not in the block format of Snappy"},
 		"it is huge":       {"snappy", string(s2.EncodeSnappy(nil, make([]byte, 1<<20))), "has 1048576 bytes when decompressed"},
+		// The decoder also reads S2, which compresses zeros to almost nothing.
+		"it is S2": {"snappy", string(s2.Encode(nil, make([]byte, 512<<10))), "at most 22 times as many"},
 		"it only says that it is huge": {"snappy", "\x80\x80\x80\x80\x04\x00a",
 			"has 1073741824 bytes when decompressed"},
 	} {
