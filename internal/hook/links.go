@@ -2,11 +2,14 @@ package hook
 
 import (
 	"cmp"
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"lazaret/pkg/shell"
 )
@@ -55,8 +58,16 @@ func (h *handler) paths(command string) (words []shell.Path, all bool) {
 		// Shells and the system remove ".." in different ways.
 		return h.cfg.Read != nil && !slices.ContainsFunc([]string{h.path(dir + "/."), h.uncleaned(dir + "/.")}, noFolder)
 	}}
-	if strings.Contains(command, "show-toplevel") {
-		around.Top = h.printedTop()
+	tops := map[string]string{}
+	around.Top = func(dir string) (string, bool) {
+		places := h.places(dir)
+		if place := places[0]; place != "" && place == places[1] {
+			if _, ok := tops[place]; !ok && len(tops) < maxTops {
+				tops[place] = h.printedTop(place)
+			}
+			return tops[place], h.cfg.Read != nil
+		}
+		return "", false
 	}
 	return shell.Paths(command, maxLinked, around)
 }
@@ -66,24 +77,32 @@ func noFolder(path string) bool {
 	return err != nil || !info.IsDir()
 }
 
-// printedTop returns the project's folder if git rev-parse --show-toplevel prints it in the working folder, and ""
-// otherwise. Git prints nothing in a folder .git and in a bare repository.
-func (h *handler) printedTop() string {
-	project := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
-	for at := h.real(h.e.CWD); project != "" && below(at, project); at = filepath.Dir(at) {
-		git, err := os.Lstat(filepath.Join(at, ".git"))
-		_, bare := os.Lstat(filepath.Join(at, "HEAD"))
-		_, head := os.Stat(filepath.Join(at, ".git", "HEAD"))
-		switch {
-		case strings.EqualFold(filepath.Base(at), ".git"):
-			return ""
-		case at == project && (h.cfg.Read == nil || err == nil && (git.Mode().IsRegular() || head == nil)):
+// Limits on the calls of git for one line.
+const (
+	maxTops = 4
+	maxWait = time.Second
+)
+
+// printedTop returns the path that git rev-parse --show-toplevel prints in a folder, or "" if it prints none. Git is
+// asked, because it also prints none if the folder has another owner or a variable such as GIT_DIR is set. A hook that
+// cannot read the host's files assumes that the project's folder is the one of the repository.
+func (h *handler) printedTop(folder string) string {
+	if project := h.real(cmp.Or(h.cfg.Folder, h.e.CWD)); h.cfg.Read == nil {
+		if folder == project {
 			return project
-		case h.cfg.Read == nil || err == nil || bare == nil:
-			return ""
 		}
+		return ""
 	}
-	return ""
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
+	defer cancel()
+	git := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel")
+	git.Dir = folder
+	out, err := git.Output()
+	top := strings.TrimSuffix(string(out), "\n")
+	if err != nil || !filepath.IsAbs(top) || strings.Contains(top, "\n") {
+		return ""
+	}
+	return top
 }
 
 // top returns the folder of the repository of git in which the working folder is, or "".

@@ -3,6 +3,7 @@ package hook
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -113,8 +114,7 @@ func besideOthers(t *testing.T) (s *session, home string) {
 	s = work(t, "Fix the failing test, and run the tests", true)
 	top := home + "/p"
 	s.cwd, s.cfg.Folder = top, top
-	for _, dir := range []string{home + "/other", home + "/notes", top + "/sub/deep", top + "/.git/hooks", top + "/nested/.git",
-		top + "/bare"} {
+	for _, dir := range []string{home + "/other", home + "/notes", top + "/sub/deep", home + "/other"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +123,11 @@ func besideOthers(t *testing.T) (s *session, home string) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(top, "b"), "x")
-	put(t, top+"/.git/HEAD", "ref: refs/heads/main")
-	put(t, top+"/bare/HEAD", "ref: refs/heads/main")
+	for _, args := range [][]string{{top}, {top + "/nested"}, {"--bare", top + "/bare"}, {home + "/other"}} {
+		if out, err := exec.Command("git", append([]string{"init", "-q"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
 	put(t, home+"/other/a.go", "package other")
 	return s, home
 }
@@ -148,7 +151,8 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"npx prettier --write \"" + home + "/other/**/*.ts\"", "cd sub < none; cd ..; cp a b", "cd sub/none/..; cd ..; cp a b",
 		"cd none/../sub; cd ..; touch a", "cd b/../sub; cd ..; touch a", "cd '~/../sub'; cp a b", "cd " + top + "/none/../sub; cd ..; cp a b",
 		"ls | { ls | cd ~/other; }; cp a b", "cd $USER/../sub; cd ..; cp a b", "cd .$HOME/../sub; cp a b",
-		"export GIT_WORK_TREE=/opt; " + toTop + "; cp a b", "git init sub && cd sub && " + toTop + " && cp a b"}
+		"export GIT_WORK_TREE=/opt; " + toTop + "; cp a b", "git init sub && cd sub && " + toTop + " && cp a b",
+		"mv .git x; " + toTop + " && cp a b", "cd sub 2>&9; touch a; cd ..; cp b c"}
 	for i := 0; i < len(outside); i += 15 { // a session may have 20 open holds of one tool
 		fresh := work(t, "Fix the failing test, and run the tests", true)
 		fresh.cwd, fresh.cfg.Folder = top, top
@@ -168,6 +172,8 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"(cd sub && make test) && cp b c", "(cd ~/other && ls); touch c", "cd ~/other && ls -la", "cd ~/other && git log --oneline",
 		"cd /tmp && touch lazaret-h1-a", "mkdir -p new && cd new && touch a && cd .. && touch c", "cd sub && ls && cd .. && git add -A",
 		"cd sub && git commit -am 'mend it'", "cd sub && echo x > a", "npm test || cd sub && touch a", "cd sub/ && go vet ./... | tee out.txt",
+		"gofmt -l ../other", "gofmt -d ~/other/a.go", "cd ~/other && gofmt -l .", "cd sub 2>/dev/null; touch a; cd ..; cp b c",
+		"make; cd $(git rev-parse --show-toplevel) && go test ./...", "cd sub && make && " + toTop + " && cp b c",
 		"gofmt -w " + top + "/count.go", "go test -run '/etc' ./...", "go vet ./... 2> /dev/null", "black --check /tmp"}
 	for _, line := range inside {
 		if got := s.proposes("Bash", map[string]any{"command": line}); got != nil {
@@ -177,7 +183,9 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 	// Over HTTP, too.
 	s.cfg.Read = nil
 	for line, passes := range map[string]bool{"cd ~/other && cp a b": false, "cd /opt && touch a": false, "cd sub && cp a b": true,
-		"cd " + top + " && cp a b": true, "cd $(git rev-parse --show-toplevel) && go test ./...": true} {
+		"cd " + top + " && cp a b": true, toTop + " && go test ./...": true,
+		"cd $(git rev-parse --show-toplevel) && go test ./...": false, "cd sub; touch a; cd ..; cp a b": false,
+		"gofmt -l ../other": true} {
 		if got := s.proposes("Bash", map[string]any{"command": line}); (got == nil) != passes {
 			t.Errorf("over HTTP: %s: %s", line, reasonOf(got))
 		}
@@ -213,12 +221,37 @@ func TestPromiseAWriteIsJudgedByTheFolderInWhichTheLineStarts(t *testing.T) {
 			t.Errorf("in %s: %s: %s", dir, back, reasonOf(got))
 		}
 	}
-	// Git may print another folder in these, or none.
-	for _, dir := range []string{"nested", "bare", ".git"} {
+	// In these, git prints another folder of the project, or none.
+	for dir, passes := range map[string]bool{"nested": true, "bare": false, ".git": false} {
 		s.cwd = filepath.Join(top, dir)
-		if got := s.proposes("Bash", map[string]any{"command": toTop + " && touch new" + dir}); !denied(got) {
-			t.Errorf("in %s: to the top: %+v", dir, got)
+		if got := s.proposes("Bash", map[string]any{"command": toTop + " && touch new" + dir}); (got == nil) != passes {
+			t.Errorf("in %s: to the top: %s", dir, reasonOf(got))
 		}
+	}
+}
+
+// If git prints nothing, cd without an argument leads to the home. A setting or a variable can make it print any folder.
+func TestPromiseALineGoesOnlyToTheFolderThatGitPrints(t *testing.T) {
+	s, home := besideOthers(t)
+	bare := "cd $(git rev-parse --show-toplevel)"
+	for name, vars := range map[string][]string{"a": {"GIT_DIR", "/none"}, "b": {"GIT_WORK_TREE", home},
+		"c": {"GIT_CEILING_DIRECTORIES", ""}} {
+		t.Run(vars[0], func(t *testing.T) {
+			t.Setenv(vars[0], vars[1])
+			for _, line := range []string{bare + "; touch " + name, toTop + "; touch " + name} {
+				if got := s.proposes("Bash", map[string]any{"command": line}); (got == nil) != (vars[1] == "") {
+					t.Errorf("%s: %s", line, reasonOf(got))
+				}
+			}
+		})
+	}
+	put(t, s.cwd+"/.git/config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = "+home+"/other\n")
+	if got := s.proposes("Bash", map[string]any{"command": bare + "; touch d"}); !denied(got) {
+		t.Errorf("to core.worktree: %+v", got)
+	}
+	put(t, s.cwd+"/.git/config", "[core\n")
+	if got := s.proposes("Bash", map[string]any{"command": bare + "; touch e"}); !denied(got) {
+		t.Errorf("git fails: %+v", got)
 	}
 }
 

@@ -45,6 +45,7 @@ type simple struct {
 	in        *subshell // the subshell in which it runs; nil is the shell of the line
 	chain     int       // programs of one chain have the same number: each runs only if the one before it succeeded
 	maybe     bool      // it may not run, since it is in a control structure, or after && or ||
+	shaky     bool      // it closes a descriptor, copies another one than those of the output and the errors, or has &>
 }
 
 // subshell is a subshell of a line.
@@ -321,13 +322,17 @@ func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 		x.op = "<"
 	case syntax.DplIn:
 		r.ok = r.ok && x.to.text == "-"
+		c.shaky = true
 		return
 	case syntax.DplOut:
+		c.shaky = c.shaky || x.to.text != "1" && x.to.text != "2"
 		if literal(x.to) && (x.to.text == "-" || strings.Trim(x.to.text, "0123456789") == "") {
 			return
 		}
 		r.ok = r.ok && !strings.ContainsAny(r.raw(d.Word), `\'"`) // bash removes quotes twice
-	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
+	case syntax.RdrAll, syntax.AppAll:
+		c.shaky = true // to sh, & ends the program
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob:
 	default:
 		r.ok = false
 	}

@@ -29,7 +29,9 @@ type Path struct {
 // Around tells Paths about the files around a line. A nil Folder knows no folder.
 type Around struct {
 	Folder func(path string) bool // whether there is a folder at a path, relative to the one in which the line starts
-	Top    string                 // the path that git rev-parse --show-toplevel prints; "" if it is not known
+	// Top returns the path that git rev-parse --show-toplevel prints in a folder, or "" if it is not known. sure says that
+	// git prints it; otherwise git may print nothing.
+	Top func(folder string) (path string, sure bool)
 }
 
 // Paths returns the words of a command line that may be paths: the arguments of each program and the files of its
@@ -62,7 +64,8 @@ type paths struct {
 	most   int  // how many more names are returned
 	more   bool // there are more names
 	around Around
-	ran    bool // the line has run a program
+	ran    bool // a program after which git may find another repository may have run
+	shaky  bool // a descriptor of the shell may be closed, so that a redirection fails
 	wrote  bool // a program that may remove folders may have run
 	adrift bool // no folder is known any more
 	feeds  bool // xargs gets the names that the program prints, for a program that prints the texts of the files
@@ -76,12 +79,35 @@ func (p *paths) commands(all []simple) {
 		words := wordsOf(unwrapped(all[i+1].words))
 		feeds[i] = all[i].piped && (feeds[i+1] || len(words) > 0 && readsNamed(words))
 	}
+	p.shaky = p.shaky || slices.ContainsFunc(all, func(c simple) bool {
+		return c.shaky && len(c.words) > 0 && c.words[0].text == closing
+	})
 	for i, c := range all {
 		p.folders, p.feeds = p.in(c.in, c.chain), feeds[i]
 		p.command(c)
-		p.ran = true
+		p.ran = p.ran || !keepsRepository(c)
 	}
 }
+
+// keepsRepository reports whether git finds the same repository after a program as before it. A program that copies or
+// moves files may make another one.
+func keepsRepository(c simple) bool {
+	if slices.ContainsFunc(c.redirects, func(r redirect) bool { return r.op == ">" && !discards(r) }) {
+		return false
+	}
+	words := unwrapped(c.words)
+	if len(words) == 0 || assigns(c.words[0].text) {
+		return len(c.words) == 0
+	}
+	name, plain := base(words[0].text), wordsOf(words)
+	return changes(words) || name == closing || looks(plain) || builds(plain) && !placing[name]
+}
+
+// placing are the builders that make files and folders with names of the line.
+var placing = set("cp mv sed tee mkdir touch")
+
+// discards reports whether a redirection only discards text, so that it does not fail.
+func discards(r redirect) bool { return r.op == ">" && r.to.text == "/dev/null" && literal(r.to) }
 
 // in returns the folders of a shell of the line, at the beginning or within a chain. A subshell begins in those of the
 // shell around it.
@@ -135,7 +161,8 @@ func (p *paths) command(c simple) {
 	for i, t := range words {
 		plain[i] = word{t.text, t.unknown || t.told || len(t.inner) > 0}
 	}
-	write := !looks(plain)
+	checker := checkers[name]
+	write := !looks(plain) && (checker == nil || !checker.permit(plain[1:]))
 	switch {
 	case changes(words):
 		for _, t := range operands(args) {
@@ -174,6 +201,9 @@ func (p *paths) command(c simple) {
 	}
 }
 
+// checkers are builders that only read the files in their arguments, with the options for which this is so.
+var checkers = map[string]*options{"gofmt": {long: set("l d s e")}, "shellcheck": builders["shellcheck"]}
+
 // targeted are programs whose arguments are names of targets and packages.
 var targeted = set("make npm pnpm yarn cargo")
 
@@ -185,7 +215,7 @@ func (p *paths) inner(t token) {
 		here.chain = 0
 		in.shells = map[*subshell]*folders{nil: &here}
 		in.commands(s.commands)
-		p.found, p.more, p.most, p.wrote = in.found, in.more, in.most, p.wrote || in.wrote
+		p.found, p.more, p.most, p.wrote, p.ran = in.found, in.more, in.most, p.wrote || in.wrote, p.ran || in.ran
 	}
 }
 
@@ -228,8 +258,8 @@ func (p *paths) cd(c simple, args []token) {
 		to = []string{"~"}
 	case args[0].text == "-":
 		to = p.before
-	case topLevel(args[0]) && p.around.Top != "" && !p.ran: // an earlier program may change the answer of git
-		to = []string{p.around.Top, ""} // if git prints nothing, cd "" succeeds
+	case topLevel(args[0]) && p.around.Top != nil && !p.ran:
+		to = p.tops(args[0].split)
 	case plainFolder(args[0]):
 		for _, dir := range p.dirs {
 			to = append(to, joined(dir, args[0]))
@@ -240,11 +270,30 @@ func (p *paths) cd(c simple, args []token) {
 		p.lost = true
 		return
 	}
-	if folder := p.around.Folder; c.maybe || p.wrote || len(c.redirects) > 0 || folder == nil ||
-		slices.ContainsFunc(to, func(dir string) bool { return !folder(dir) }) {
+	fails := func(r redirect) bool { return !discards(r) }
+	if folder := p.around.Folder; c.maybe || p.wrote || p.shaky || c.shaky || slices.ContainsFunc(c.redirects, fails) ||
+		folder == nil || slices.ContainsFunc(to, func(dir string) bool { return !folder(dir) }) {
 		p.failed = append(p.failed, from...)
 	}
 	p.before, p.dirs = from, to
+}
+
+// plainPath matches a path that shells leave as it is, without quotes too.
+var plainPath = regexp.MustCompile(`^/[\w/.+,@%-]+$`)
+
+// tops returns the folders to which cd "$(git rev-parse --show-toplevel)" leads, or nil if they are not known. Where git
+// prints nothing, cd "" succeeds; without the quotes, it is cd and leads to the home.
+func (p *paths) tops(bare bool) (to []string) {
+	for _, dir := range p.dirs {
+		top, sure := p.around.Top(dir)
+		if top == "" || bare && (!sure || !plainPath.MatchString(top)) {
+			return nil
+		}
+		if to = append(to, top); !sure {
+			to = append(to, dir)
+		}
+	}
+	return to
 }
 
 // joined returns the path of a word in a folder. It is not cleaned.
