@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ import (
 const (
 	// CheckpointEvery is the longest time between two checkpoints while entries arrive.
 	CheckpointEvery = time.Second
-	// batchSize is the largest number of entries that are chained with one sync.
+	// batchSize is the largest number of ledger messages that are chained with one sync.
 	batchSize = 4096
 	// identityEvery is the longest time between two checks that the ledger is still the stream that the auditor has
 	// followed so far.
@@ -380,9 +381,14 @@ func (f *follower) same() error {
 }
 
 func (a *Auditor) take(entries []streams.Entry, more bool) error {
+	size := 0
+	for i := range entries {
+		size += payloadSize(&entries[i])
+	}
 	if a.payloads = a.payloads[:0]; cap(a.payloads) > mostPayloads {
 		a.payloads = nil
 	}
+	a.payloads = slices.Grow(a.payloads, size)
 	if len(entries) == 0 { // idle
 		return errors.Join(a.settle(), a.checkpoint())
 	}
@@ -452,8 +458,11 @@ const mostPayloads = 4 << 20
 //
 //	<stage> SP <src> SP <at> LF <body>
 func Payload(e *streams.Entry) []byte {
-	return appendPayload(make([]byte, 0, len(e.Body)+len(e.Stage)+44), e)
+	return appendPayload(make([]byte, 0, payloadSize(e)), e)
 }
+
+// payloadSize returns a size in bytes that no payload of the entry exceeds.
+func payloadSize(e *streams.Entry) int { return len(e.Body) + len(e.Stage) + 44 }
 
 func appendPayload(b []byte, e *streams.Entry) []byte {
 	b = append(append(b, e.Stage...), ' ')

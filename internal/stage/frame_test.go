@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,17 +90,23 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 type follows struct {
 	entries []streams.Entry
 	next    uint64
-	split   int // batches that end within a message
+	split   int   // batches that end within a message
+	batches []int // bytes of the batches, without their last message
 }
 
 func (f *follows) Next() uint64 { return f.next }
 func (f *follows) Take(entries []streams.Entry, _ bool) error {
+	size := 0
 	for i, e := range entries {
 		f.entries, f.next = append(f.entries, e), e.Seq+1
 		if i == 0 && e.Index > 0 {
 			f.split++
 		}
+		if e.Seq < entries[len(entries)-1].Seq {
+			size += len(e.Body)
+		}
 	}
+	f.batches = append(f.batches, size)
 	return nil
 }
 
@@ -109,13 +116,23 @@ func TestAFollowerIsGivenWholeMessages(t *testing.T) {
 	publish(t, nc, "alpha", 0, 700)
 	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingestInFrames).awaitReady()
 	natstest.Eventually(t, time.Minute, "all observations", func() bool { return len(srv.Ledger()) >= 700 })
+	f := followAll(t, srv, 3)
+	if f.split > 0 || fmt.Sprint(len(f.entries)) != "700" || shared(f.entries) == 0 {
+		t.Errorf("%d entries in batches of which %d end within a message, %d share one", len(f.entries), f.split,
+			shared(f.entries))
+	}
+}
+
+// followAll follows the ledger until the follower has all entries that it has now.
+func followAll(t *testing.T, srv *natstest.Server, batch int) *follows {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	f := &follows{next: 1}
 	done := make(chan error, 1)
 	ready := make(chan struct{})
 	go func() {
-		done <- stage.Follow(ctx, srv.Connect(), nil, f, 3, slog.New(slog.DiscardHandler), nil, func() { close(ready) })
+		done <- stage.Follow(ctx, srv.Connect(), nil, f, batch, slog.New(slog.DiscardHandler), nil, func() { close(ready) })
 	}()
 	select {
 	case <-ready:
@@ -126,8 +143,21 @@ func TestAFollowerIsGivenWholeMessages(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if f.split > 0 || fmt.Sprint(len(f.entries)) != "700" || shared(f.entries) == 0 {
-		t.Errorf("%d entries in batches of which %d end within a message, %d share one", len(f.entries), f.split,
-			shared(f.entries))
+	return f
+}
+
+// A message is up to 1 MiB, so the number of messages does not bound the memory of a batch.
+func TestAFollowersBatchIsBoundedInBytes(t *testing.T) {
+	const events = 4096
+	srv := natstest.Start(t)
+	floodBatches(t, srv.Connect(), "flood", events/256, 256, 3500)
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingestInFrames).awaitReady()
+	natstest.Eventually(t, time.Minute, "all observations", func() bool { return len(srv.Ledger()) >= events })
+	f := followAll(t, srv, 4096)
+	if len(f.entries) != events {
+		t.Errorf("the follower has %d entries, want %d", len(f.entries), events)
+	}
+	if most := slices.Max(f.batches); most < 1<<20 || most >= 2<<20 {
+		t.Errorf("without its last message, the largest batch has %d bytes, want 1 MiB to 2 MiB", most)
 	}
 }

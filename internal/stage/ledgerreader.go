@@ -216,13 +216,23 @@ func (r *ledgerReader) close() {
 	<-r.ended
 }
 
-// drain appends waiting messages to buf, up to its capacity.
+// drainBytes is the size of a batch in bytes at which drain stops. The buffers for larger batches would not be kept for
+// the next one.
+const drainBytes = 2 << 20
+
+// drain appends waiting messages to buf, up to its capacity. It stops at the first message with which the entries of buf
+// have drainBytes or more.
 func (r *ledgerReader) drain(buf []*arrival) []*arrival {
-	for len(buf) < cap(buf) {
+	size := 0
+	for _, a := range buf {
+		size += a.size()
+	}
+	for len(buf) < cap(buf) && size < drainBytes {
 		select {
 		case a := <-r.msgs:
 			r.took(a)
 			buf = append(buf, a)
+			size += a.size()
 		default:
 			return buf
 		}
