@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -93,10 +94,18 @@ func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+	// Ask about all partitions at once. Under a backlog, ingest answers only between chains of batches, but then all
+	// requests that wait.
+	var active [streams.Partitions]ingest.ActiveAnswer
+	var errs [streams.Partitions]error
+	var wg sync.WaitGroup
 	for p := range streams.Partitions {
-		a, err := askActive(ctx, nc, p)
-		if err != nil {
-			return nil, fmt.Errorf("what is in force in partition %d: %w", p, err)
+		wg.Go(func() { active[p], errs[p] = askActive(ctx, nc, p) })
+	}
+	wg.Wait()
+	for p, a := range active {
+		if errs[p] != nil {
+			return nil, fmt.Errorf("what is in force in partition %d: %w", p, errs[p])
 		}
 		for do, digest := range map[string]string{streams.DoActivateTrust: a.Trust, streams.DoActivateRules: a.Rules,
 			streams.DoActivatePolicy: a.Policy} {

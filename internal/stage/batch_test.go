@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -185,6 +186,33 @@ func releasesUnderABacklog(t *testing.T) int {
 	})
 	r.stop()
 	return feed.Released()
+}
+
+// A process asks ingest at its start what is active in each partition, and ends if there is no answer in time. So the
+// answers must not wait for the backlog that the process has after it was killed.
+func TestQueriesDoNotWaitForTheBacklog(t *testing.T) {
+	const batches, events = 72, 256 // about seven chains of batches, each decided without a break
+	srv := natstest.Start(t)
+	floodBatches(t, srv.Connect(), "flood", batches, events, 3500)
+	queries := make(chan stage.Query)
+	p := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()},
+		func(ctx context.Context, cfg stage.Config) error {
+			return stage.RunIntake(ctx, cfg, &sharing{}, queries)
+		})
+	p.awaitReady()
+	natstest.Eventually(t, time.Minute, "the first entries", func() bool { return p.Stats.Published.Load() > 0 })
+	var wg sync.WaitGroup
+	for part := range streams.Partitions {
+		wg.Go(func() {
+			if err := stage.Ask(t.Context(), queries, part, func(*stage.State) {}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := p.Stats.Published.Load(); n > batches*events/2 {
+		t.Errorf("%d of %d events were decided before %d queries were answered", n, batches*events, streams.Partitions)
+	}
 }
 
 // The batches of one agent have more events than the stage reads ahead. The stage must still read the proposals of two

@@ -311,7 +311,10 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 				return err
 			}
 		}
-		err := s.guardDue(ctx, s.read)
+		err := s.answerWaiting(ctx, queries)
+		if err == nil {
+			err = s.guardDue(ctx, s.read)
+		}
 		if err == nil {
 			err = s.endForRefold()
 		}

@@ -303,6 +303,22 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	return nil
 }
 
+// answerWaiting answers the queries that wait, at most as many as there are partitions. The loop calls it each time:
+// while messages are queued, its select rarely chooses a query.
+func (s *intakeStage) answerWaiting(ctx context.Context, queries <-chan Query) error {
+	for range streams.Partitions {
+		select {
+		case q := <-queries:
+			if err := s.answer(ctx, q); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
 // barrier folds the ledger to its current end for each partition in which the batch has a proposal. A proposal must be
 // decided with all alerts published so far.
 func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
