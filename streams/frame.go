@@ -24,8 +24,8 @@ import (
 // Since format 6, the body is compressed with Snappy (block format, not the framing format), and HeaderEncoding says so.
 // A body without that header is not compressed.
 //
-// All entries of a frame belong to one project and have the same At. A message can only be deleted as a whole.
-// Therefore the writer puts only entries with the same data subject and user into one frame.
+// Only ingest writes frames. All entries of a frame belong to one project and have the same At. A message can only be
+// deleted as a whole. Therefore ingest puts only entries with the same data subject and user into one frame.
 //
 // A joint frame holds entries of several stages that one process decided together: first a proposal of ingest, then
 // the answers to it. A joint frame is on a subject of its own, to which the credentials of single stages may not
@@ -132,6 +132,10 @@ func ParseEntries(subject string, h map[string][]string, body []byte, seq uint64
 	}
 	if err != nil || head.Type != TypeFrame {
 		return []Entry{head}, err
+	}
+	if !joint && head.Stage != StageIngest {
+		return []Entry{head}, fmt.Errorf("ledger message %d on %s: %w: only %s writes frames", seq, subject, errFrame,
+			StageIngest)
 	}
 	if err := head.unpack(first(h, HeaderEncoding)); err != nil {
 		return []Entry{head}, fmt.Errorf("ledger message %d on %s: %w", seq, subject, err)

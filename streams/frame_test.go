@@ -110,6 +110,20 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 	}
 }
 
+// Frames have observations, which only ingest writes. A sentinel group must not have the auditor's log store a
+// decompressed body for each small message.
+func TestAFrameOfAnotherStageIsNoEntriesAtAll(t *testing.T) {
+	in := frameOf(2)
+	for _, e := range in {
+		e.Stage = SentinelStage("more")
+	}
+	m := Frame(in)
+	out, err := ParseEntries(m.Subject, m.Header, m.Body, 12, time.Now())
+	if err == nil || len(out) != 1 || len(out[0].Body) != len(m.Body) {
+		t.Errorf("%d entries, %v, want an error and the message's own body", len(out), err)
+	}
+}
+
 // Snappy compresses nothing more than this frame, and it must be read.
 func TestAFrameOfZerosIsRead(t *testing.T) {
 	in := frameOf(2)
