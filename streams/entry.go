@@ -240,10 +240,10 @@ func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, 
 	e.Open = first(h, HeaderOpen) != ""
 	salt := first(h, HeaderSalt)
 	if len(salt) != 2*SaltSize {
-		return e, fmt.Errorf("ledger entry %d on %s: header %s is not %d bytes of hex", seq, subject, HeaderSalt, SaltSize)
+		return e, fmt.Errorf("ledger entry %d on %s: header %s is not %d hex digits", seq, subject, HeaderSalt, 2*SaltSize)
 	}
 	if _, err := hex.Decode(e.Salt[:], []byte(salt)); err != nil {
-		return e, fmt.Errorf("ledger entry %d on %s: header %s is not %d bytes of hex", seq, subject, HeaderSalt, SaltSize)
+		return e, fmt.Errorf("ledger entry %d on %s: header %s is not %d hex digits", seq, subject, HeaderSalt, 2*SaltSize)
 	}
 	return e, nil
 }

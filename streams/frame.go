@@ -160,8 +160,8 @@ func (e *Entry) joint(at string, stamp time.Time) error {
 	case err != nil:
 		return fmt.Errorf("ledger message %d: %w: header %s is %q, want a time", e.Seq, errFrame, HeaderTime, clip(at))
 	case t.After(stamp.Add(jointAhead)):
-		return fmt.Errorf("ledger message %d: %w: header %s is %q, and it was stored at %s", e.Seq, errFrame, HeaderTime,
-			clip(at), stamp.UTC().Format(time.RFC3339Nano))
+		return fmt.Errorf("ledger message %d: %w: header %s is %q, which is too long after the message was stored at %s", e.Seq,
+			errFrame, HeaderTime, clip(at), stamp.UTC().Format(time.RFC3339Nano))
 	}
 	e.Time, e.Joint = t.UTC(), true
 	return nil
@@ -275,10 +275,10 @@ func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 		return p, nil, fmt.Errorf("source: %w", err)
 	}
 	if len(fields[2]) != 2*SaltSize {
-		return p, nil, fmt.Errorf("the salt is not %d bytes of hex", SaltSize)
+		return p, nil, fmt.Errorf("the salt is not %d hex digits", 2*SaltSize)
 	}
 	if _, err := hex.Decode(p.Salt[:], fields[2]); err != nil {
-		return p, nil, fmt.Errorf("the salt is not %d bytes of hex", SaltSize)
+		return p, nil, fmt.Errorf("the salt is not %d hex digits", 2*SaltSize)
 	}
 	n, err := strconv.ParseUint(string(fields[3]), 10, 31)
 	if err != nil {

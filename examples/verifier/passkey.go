@@ -139,7 +139,7 @@ func (v *verifier) count(passkey, note string) error {
 	line := note[strings.LastIndex(strings.TrimSuffix(note, "\n"), " ")+1:]
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line))
 	if err != nil || len(raw) < 4 {
-		return errors.Join(errors.New("the note has no assertion"), err)
+		return errors.Join(errors.New("the note does not end with a passkey's signature (a WebAuthn assertion, base64)"), err)
 	}
 	a, err := parseAssertion(raw[4:])
 	if err != nil {

@@ -28,7 +28,7 @@ type contained struct {
 	rev beliefs.Revision
 }
 
-// containment is the effect of a quarantine on all beliefs.
+// containment sums up what a quarantine does to beliefs.
 type containment struct {
 	found, descendants, spared int
 	all                        []contained

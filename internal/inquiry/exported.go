@@ -82,7 +82,7 @@ func exportedLeaf(line []byte, index int64, prev tlog.Hash) ([]byte, error) {
 		Length: uint64(e.Bytes), Prev: prev}
 	if n, err := hex.Decode(l.Commitment[:], []byte(e.Commitment)); err != nil || n != len(l.Commitment) ||
 		len(e.Commitment) != 2*n {
-		return nil, fmt.Errorf("the commitment is not %d bytes of hex", len(l.Commitment))
+		return nil, fmt.Errorf("the commitment is not %d hex digits", 2*len(l.Commitment))
 	}
 	return chain.AppendLeaf(nil, &l)
 }

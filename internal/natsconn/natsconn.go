@@ -103,7 +103,9 @@ func (f *Flags) Resolve() {
 // ErrNoServer means that no server is configured.
 var ErrNoServer = errors.New("no NATS server is configured")
 
-// Connect opens a connection for a role, or for another context in the data folder, such as an agent's.
+// Connect opens a connection with the options of f: a server, a context or credentials. Without these it uses the NATS
+// context that the data folder has for the role. role may also be the name of another context there, such as that of an
+// agent.
 func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 	f.Resolve()
 	opts = append([]nats.Option{nats.Name("lazaret " + role), nats.Timeout(5 * time.Second)}, opts...)

@@ -251,7 +251,7 @@ func lockFolder(dir string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%w: %s; stop that one, or choose another folder with --data", ErrInUse, dir)
+		return nil, fmt.Errorf("%w: %s; stop that process, or choose another folder with --data", ErrInUse, dir)
 	}
 	return f, nil
 }

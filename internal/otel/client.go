@@ -42,7 +42,8 @@ func NewClient(endpoint, protocol string) (otlptrace.Client, error) {
 	if endpoint != "" {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("the endpoint is %q, want http://HOST:PORT or https://HOST:PORT", endpoint)
+			return nil, fmt.Errorf("the endpoint of the OpenTelemetry collector is %q, want http://HOST:PORT or https://HOST:PORT",
+				endpoint)
 		}
 		if strings.Trim(u.Path, "/") == "" && protocol != ProtocolGRPC {
 			u.Path = "/v1/traces"

@@ -157,12 +157,12 @@ func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 			continue
 		}
 		if len(rest) == 0 {
-			return nil, fmt.Errorf("the edge has %d hashes, but that of a tree of %d has more", len(s.Edge), s.From)
+			return nil, fmt.Errorf("the edge has %d hashes, which are too few for a tree of %d leaves", len(s.Edge), s.From)
 		}
 		r.edge.at[level], rest = rest[0], rest[1:]
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("the edge has %d hashes, but that of a tree of %d has fewer", len(s.Edge), s.From)
+		return nil, fmt.Errorf("the edge has %d hashes, which are too many for a tree of %d leaves", len(s.Edge), s.From)
 	}
 	r.edge.size = s.From
 	if s.From > 0 {

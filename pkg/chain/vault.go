@@ -198,7 +198,7 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 		record := subjectRecord(subject, g)
 		v, c, err := l.db.Get(record)
 		if err != nil {
-			return 0, fmt.Errorf("reading key %d of subject %q: %w", g, subject, err)
+			return 0, fmt.Errorf("reading key %d of data subject %q: %w", g, subject, err)
 		}
 		if len(v) > 0 {
 			n++
@@ -209,7 +209,7 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	}
 	if n > 0 {
 		if err := b.Commit(pebble.Sync); err != nil {
-			return 0, fmt.Errorf("destroying the keys of subject %q: %w", subject, err)
+			return 0, fmt.Errorf("destroying the keys of data subject %q: %w", subject, err)
 		}
 	}
 	delete(l.vault.keys, subject)

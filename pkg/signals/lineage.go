@@ -52,11 +52,11 @@ type Lineage struct {
 	Target      bool    `cel:"target" doc:"for actions: it is in a short argument, and neither only the host of an e-mail address nor only a link in the sentence of a message"`
 }
 
-// met is a carrier of the input, with the carrier's first origin in the project, if there is one.
+// met is a carrier of the input, with the entry that named it first in the project.
 type met struct {
 	carrier string
-	ref     uint32
-	ok      bool
+	ref     uint32  // number of that entry's origin; only if ok
+	ok      bool    // an earlier entry named the carrier
 	head    *origin // nil until it is read
 }
 

@@ -74,7 +74,7 @@ type analysis struct {
 }
 
 // explore adds the features of a text and of its decoded parts, and returns the decoded spans. The text's own features
-// come before those of its parts. read is set if raw is text that a segmenter has decoded.
+// come before those of its parts. read is set if raw was decoded from a segment of the text, such as a base64 value.
 func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	var h Hidden
 	clean := a.clean(raw, &h)

@@ -63,7 +63,7 @@ type outcomeSeen struct {
 	*streams.Resolved
 }
 
-// useSeen is an action that the approval of a source covers.
+// useSeen is an action that was allowed because a person had approved its source.
 type useSeen struct {
 	index                       int64
 	project, agent, session, id string

@@ -36,8 +36,8 @@ func headCommand(a *verb.App) *cobra.Command {
 			if json {
 				return cli.JSON(cmd.OutOrStdout(), ans)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "leaves %d, ledger entries %d up to %d, gaps %d\nroot   %s\n\n", ans.Size,
-				ans.Entries, ans.LastSeq, ans.Gaps, ans.Root)
+			fmt.Fprintf(cmd.ErrOrStderr(), "leaves %d, entries %d, gaps %d, last ledger sequence %d\nroot   %s\n\n", ans.Size,
+				ans.Entries, ans.Gaps, ans.LastSeq, ans.Root)
 			_, err = fmt.Fprint(cmd.OutOrStdout(), ans.Checkpoint)
 			return err
 		}}

@@ -104,10 +104,11 @@ func printExpiry(w io.Writer, x *retain.Expiry) {
 	case x.UpTo == 0:
 		fmt.Fprintf(w, "nothing expires: no entry older than %s was trimmed from the ledger\n", horizon)
 	case x.Statement == "":
-		fmt.Fprintf(w, "entries up to %d would expire (horizon %s)\n", x.UpTo, horizon)
+		fmt.Fprintf(w, "nothing was changed: ledger entries up to %d, which are older than %s, would expire\n", x.UpTo,
+			horizon)
 	default:
-		fmt.Fprintf(w, "entries up to %d expired (horizon %s): statement %s, ledger entry %s; every registered auditor has "+
-			"chained it\n", x.UpTo, horizon, x.Statement, position.Text(x.Entry))
+		fmt.Fprintf(w, "ledger entries up to %d, which are older than %s, expired: statement %s, ledger entry %s; "+
+			"every registered auditor has chained it\n", x.UpTo, horizon, x.Statement, position.Text(x.Entry))
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.Refused)) {
 		fmt.Fprintf(w, "  NOT ERASED: auditor %s refused the order, and its log still has the payloads: %s\n",

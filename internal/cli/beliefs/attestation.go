@@ -64,8 +64,8 @@ func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d app
 	return holds.Attest(ctx, nc, w.project, b.ID, signed)
 }
 
-// showFindings prints the findings because of which recalls withhold a belief, and notes those that a confirmation
-// clears.
+// showFindings prints the findings that make recalls withhold a belief. It says of each whether the confirmation clears
+// it, and stores the keys of those that it clears.
 func (w *word) showFindings(ctx context.Context, nc *nats.Conn, out io.Writer, b *ingest.Belief) error {
 	var all []arbiter.Finding
 	err := query.Ask(ctx, nc, arbiter.AskFindings, streams.PartitionOf(w.project),

@@ -200,8 +200,8 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 	}
 	seq = e.Position()
 	if e.Stage != streams.StageIngest || e.Type == streams.TypeChunk || e.Type == streams.TypeActivation {
-		return nil, fmt.Errorf("ledger entry %s is a %s of the stage %s, which rules do not judge", position.Text(seq),
-			e.Type, e.Stage)
+		return nil, fmt.Errorf("ledger entry %s has type %q and is of stage %s; rules do not judge such entries",
+			position.Text(seq), e.Type, e.Stage)
 	}
 	project, x := e.Project, newExplainer(nil)
 	force := &inForce{chunks: make(map[string]map[int][]byte)}
