@@ -58,6 +58,8 @@ func (h *handler) paths(command string) (words []shell.Path, all bool) {
 		// Shells and the system remove ".." in different ways.
 		return h.cfg.Read != nil && !slices.ContainsFunc([]string{h.path(dir + "/."), h.uncleaned(dir + "/.")}, noFolder)
 	}}
+	first, _, _ := strings.Cut(os.Getenv("CDPATH"), ":")
+	around.Search = h.cfg.Read != nil && first != "" && first != "."
 	tops := map[string]string{}
 	around.Top = func(dir string) (string, bool) {
 		places := h.places(dir)

@@ -255,6 +255,29 @@ func TestPromiseALineGoesOnlyToTheFolderThatGitPrints(t *testing.T) {
 	}
 }
 
+// A line or the environment may direct cd to another folder.
+func TestPromiseALineThatSteersCdWritesInAnUnknownFolder(t *testing.T) {
+	s, home := besideOthers(t)
+	const unknown = "it writes in a folder that is not known"
+	for _, line := range []string{"HOME=" + s.cwd + "; cd && cp a b", "CDPATH=" + home + "/other; cd sub && cp a b",
+		"export CDPATH=" + home + "; cd sub && cp a b", "read HOME < b; cd ~/p && cp a b", "eval 'cd ..'; cp a b",
+		"env HOME=/x true; HOME=/x; cd ~/p; cp a b", "for CDPATH in ~/other; do cd sub; cp a b; done", "..; cp a b"} {
+		if got := s.proposes("Bash", map[string]any{"command": line}); !denied(got) || !strings.Contains(reasonOf(got), unknown) {
+			t.Errorf("%s: %s", line, reasonOf(got))
+		}
+	}
+	for i, cdpath := range []string{home + "/other", "", ".:" + home + "/other", ":" + home} {
+		t.Setenv("CDPATH", cdpath)
+		line := fmt.Sprintf("cd sub && cp a b%d", i)
+		if got := s.proposes("Bash", map[string]any{"command": line}); (got == nil) != (i > 0) {
+			t.Errorf("CDPATH=%s: %s", cdpath, reasonOf(got))
+		}
+		if got := s.proposes("Bash", map[string]any{"command": fmt.Sprintf("cd ./sub && touch c%d && cd ../ && touch d", i)}); got != nil {
+			t.Errorf("CDPATH=%s: cd ./sub: %s", cdpath, reasonOf(got))
+		}
+	}
+}
+
 // A host runs a line in the folder of an argument, or it does not know the argument.
 func TestPromiseAWriteIsJudgedByTheFolderOfTheCall(t *testing.T) {
 	s, home := besideOthers(t)

@@ -45,6 +45,7 @@ type simple struct {
 	in        *subshell // the subshell in which it runs; nil is the shell of the line
 	chain     int       // programs of one chain have the same number: each runs only if the one before it succeeded
 	maybe     bool      // it may not run, since it is in a control structure, or after && or ||
+	turned    bool      // an earlier turn of its loop may have changed the folder
 	shaky     bool      // it closes a descriptor, copies another one than those of the output and the errors, or has &>
 }
 
@@ -255,7 +256,9 @@ func (r *reader) compound(c syntax.Command) {
 		r.stmts(c.Cond)
 		r.stmts(c.Do)
 		// A later turn runs in the folder to which an earlier one changed.
-		r.ok = r.ok && !slices.ContainsFunc(r.all[from:], func(c simple) bool { return changes(unwrapped(c.words)) })
+		r.ok = r.ok && !slices.ContainsFunc(r.all[from:], func(c simple) bool {
+			return changes(unwrapped(c.words)) || steers(c)
+		})
 	case *syntax.ForClause:
 		loop, ok := c.Loop.(*syntax.WordIter)
 		if !ok || c.Select {
@@ -269,7 +272,15 @@ func (r *reader) compound(c syntax.Command) {
 		each := r.at
 		each.words = words
 		r.all = append(r.all, each)
+		from := len(r.all)
 		r.stmts(c.Do)
+		if slices.ContainsFunc(r.all[from:], func(c simple) bool {
+			return c.in == each.in && (changes(unwrapped(c.words)) || steers(c))
+		}) {
+			for i := range r.all[from:] {
+				r.all[from+i].turned = true
+			}
+		}
 	default:
 		r.ok = false
 	}

@@ -29,6 +29,7 @@ type Path struct {
 // Around tells Paths about the files around a line. A nil Folder knows no folder.
 type Around struct {
 	Folder func(path string) bool // whether there is a folder at a path, relative to the one in which the line starts
+	Search bool                   // whether cd looks for a folder in those of CDPATH first
 	// Top returns the path that git rev-parse --show-toplevel prints in a folder, or "" if it is not known. sure says that
 	// git prints it; otherwise git may print nothing.
 	Top func(folder string) (path string, sure bool)
@@ -84,8 +85,12 @@ func (p *paths) commands(all []simple) {
 	})
 	for i, c := range all {
 		p.folders, p.feeds = p.in(c.in, c.chain), feeds[i]
+		p.lost = p.lost || c.turned
 		p.command(c)
 		p.ran = p.ran || !keepsRepository(c)
+		if steers(c) {
+			p.lost, p.adrift = true, p.adrift || c.in != nil && c.in.last
+		}
 	}
 }
 
@@ -215,6 +220,10 @@ func (p *paths) inner(t token) {
 		here.chain = 0
 		in.shells = map[*subshell]*folders{nil: &here}
 		in.commands(s.commands)
+		if len(s.commands) > 0 && len(s.commands[0].words) > 0 { // an arithmetic expression runs in this shell
+			first := s.commands[0].words[0].text
+			p.adrift = p.adrift || (first == evaluating || first == ":") && (in.adrift || here.lost && !p.lost)
+		}
 		p.found, p.more, p.most, p.wrote, p.ran = in.found, in.more, in.most, p.wrote || in.wrote, p.ran || in.ran
 	}
 }
@@ -240,7 +249,7 @@ var variableFolder = regexp.MustCompile(`^\$(HOME|PWD|\{HOME\}|\{PWD\})(/[^$]*)?
 // plainFolder reports whether the folder to which cd changes can be read from its argument.
 func plainFolder(t token) bool {
 	return !t.unknown && len(t.inner) == 0 && (!t.told || variableFolder.MatchString(t.text)) &&
-		(t.home || !strings.HasPrefix(t.text, "~")) && !strings.ContainsAny(t.text[:min(len(t.text), 1)], "-+=")
+		(t.home || !strings.HasPrefix(t.text, "~")) && !strings.Contains(t.text, "=~") && !strings.ContainsAny(t.text[:min(len(t.text), 1)], "-+=")
 }
 
 // cd changes the folder.
@@ -260,6 +269,7 @@ func (p *paths) cd(c simple, args []token) {
 		to = p.before
 	case topLevel(args[0]) && p.around.Top != nil && !p.ran:
 		to = p.tops(args[0].split)
+	case p.around.Search && !strings.HasPrefix(args[0].text, "/") && !strings.HasPrefix(args[0].text, "."):
 	case plainFolder(args[0]):
 		for _, dir := range p.dirs {
 			to = append(to, joined(dir, args[0]))

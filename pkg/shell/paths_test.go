@@ -180,10 +180,63 @@ func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 	}
 }
 
+// After a program that may change where cd leads, or the folder itself, the folder is unknown.
+func TestTheFolderIsUnknownAfterAProgramThatSteersTheShell(t *testing.T) {
+	around := Around{Folder: func(string) bool { return true }}
+	lost := func(line string) bool {
+		found, _ := Paths(line, 100, around)
+		return len(found) > 0 && found[len(found)-1].Lost
+	}
+	for _, first := range []string{"HOME=/x", "HOME+=/..", "CDPATH=/x", "cdpath=/x", "export HOME=/x", "export CDPATH", "declare -x HOME=/x",
+		"typeset HOME=/x", "read HOME < a", "read -r CDPATH", "read -p '? ' \"$x\"", "mapfile HOME < a", "unset HOME", "local HOME=x",
+		"readonly HOME=x", "printf -v HOME /x", "printf -v \"$x\" /x", "export $x", "export \"$(cat a)\"", "declare -n x=HOME",
+		"getopts a HOME", "let HOME=1", "((HOME=1))", "echo $((HOME=1))", "echo \"${x:-$((HOME=1))}\"", "[[ HOME=1 -eq 2 ]]", "IFS=/",
+		"PWD=/x", "OLDPWD=/x", "PROMPT_COMMAND='cd /x'", "CI=1 HOME=/x", "HOME=/x true", "for HOME in /x; do true; done",
+		"eval 'cd /x'", "source a", ". a", ". ./a", "trap 'cd /x' DEBUG", "shopt -s cdable_vars", "shopt -s autocd", "setopt autocd",
+		"unsetopt x", "emulate sh -c 'cd /x'", "set -o physical", "set -P", "set -- $x", "exec 2>&-", "chdir /x", "noglob cd /x",
+		"nocorrect cd /x", "- cd /x", "repeat 2 cd ..", "command cd /x", "command -p cd /x", "command eval 'cd /x'", "exec cd /x",
+		"pushd /x", "popd", "..", "../..", "/", "~", "sub/", "dirs -c", "integer HOME=1", "true | HOME=/x", "true | eval x",
+		"{ eval x; }", "if true; then HOME=/x; fi", "print -v HOME /x"} {
+		if !lost(first + "; cd sub; cp a b") {
+			t.Errorf("%s: the folder is known", first)
+		}
+	}
+	for _, first := range []string{"X=1", "export CI=1", "declare -x X=1", "read -r x < a", "set -e", "set -euo pipefail", "unset X", "(HOME=/x)",
+		"(eval x)", "HOME=/x & wait", "echo HOME=/x", "command -v go", "echo $((1+2))", "printf '%s' HOME", "./run.sh", "/bin/ls",
+		"env HOME=/x make", "for f in HOME; do true; done", "echo \"$(HOME=/x)\"", "x=$(eval y)"} {
+		if lost(first + "; cd sub; cp a b") {
+			t.Errorf("%s: the folder is unknown", first)
+		}
+	}
+	for line, want := range map[string]bool{"for i in 1 2; do cd ..; cp a b; done": true,
+		"for i in 1 2; do (cd ..; cp a b); done": false, "for i in 1 2; do if eval x; then cd ..; fi; cp a b; done": true} {
+		if lost(line) != want {
+			t.Errorf("%s: the folder is known: %v", line, want)
+		}
+	}
+	found, _ := Paths("for i in 1 2; do cp a b; cd ..; done", 100, around)
+	if slices.ContainsFunc(found, func(p Path) bool { return p.Program == "cp" && !p.Lost }) {
+		t.Error("a later turn of the loop runs in another folder")
+	}
+	if _, _, ok := lex("while true; do cp a b; HOME=/x; done"); ok {
+		t.Error("a loop that sets HOME is read")
+	}
+	around.Search = true
+	for line, want := range map[string]bool{"cd sub && cp a b": true, "cd ./sub && cp a b": false, "cd /sub && cp a b": false,
+		"cd .. && cp a b": false} {
+		if lost(line) != want {
+			t.Errorf("with CDPATH: %s: the folder is known: %v", line, want)
+		}
+	}
+}
+
 // The time for a line grows with its length only.
 func TestALongLineIsReadInLittleTime(t *testing.T) {
 	around := Around{Folder: func(string) bool { return true }}
-	for _, part := range []string{"a|", "ls|", "xargs cat|", "cd a&&", "cd a;", "cd .||", "cd a|", "cd a < b&&"} {
+	space := strings.Repeat(" ", 40) // so that a line has not too many brackets
+	for _, part := range []string{"a|", "ls|", "xargs cat|", "cd a&&", "cd a;", "cd .||", "cd a|", "cd a < b&&",
+		"HOME=a;", "set -e;", "read x y z;", "((x));" + space, "echo $((x));" + space, "/;", "export A=b C=d;",
+		"for i in a;do cd b;done;", strings.Repeat("for i in a;do ", 200) + "cd b" + strings.Repeat(";done", 200) + ";", "if cd a;then cd b;fi;" + space, "{ cd a; } 2>&-;" + space, "ls *;cd a\n", "cd a\n"} {
 		line := strings.Repeat(part, maxRead/len(part)-1) + "a"
 		start := time.Now()
 		if _, _, ok := lex(line); !ok {
