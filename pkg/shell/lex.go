@@ -45,6 +45,7 @@ type simple struct {
 	in        *subshell // the subshell in which it runs; nil is the shell of the line
 	chain     int       // programs of one chain have the same number: each runs only if the one before it succeeded
 	maybe     bool      // it may not run, since it is in a control structure, or after && or ||
+	row       int       // after an error of an expansion, a shell goes on with the program of the next row
 	turned    bool      // an earlier turn of its loop may have changed the folder
 	shaky     bool      // it closes a descriptor, copies another one than those of the output and the errors, or has &>
 }
@@ -53,6 +54,7 @@ type simple struct {
 type subshell struct {
 	outer *subshell
 	last  bool // it runs the last program of a pipeline, which zsh runs in the outer shell
+	same  bool // zsh runs it in the shell of the line
 }
 
 const (
@@ -105,7 +107,12 @@ func lex(line string) (all []simple, plain, ok bool) {
 		return nil, false, false
 	}
 	r := &reader{line: line, plain: true, ok: true}
-	r.stmts(f.Stmts)
+	for i, s := range f.Stmts {
+		if i > 0 && s.Pos().Line() > f.Stmts[i-1].End().Line() {
+			r.at.row++
+		}
+		r.stmts(f.Stmts[i : i+1])
+	}
 	return r.all, r.plain, r.ok
 }
 
@@ -129,7 +136,7 @@ func (r *reader) next() int {
 // within reads a part of the line that runs in a subshell.
 func (r *reader) within(last bool, read func()) {
 	outer := r.at.in
-	r.at.in = &subshell{outer, last}
+	r.at.in = &subshell{outer, last, last && (outer == nil || outer.same)}
 	read()
 	r.at.in = outer
 }

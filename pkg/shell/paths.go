@@ -66,10 +66,12 @@ type paths struct {
 	more   bool // there are more names
 	around Around
 	ran    bool // a program after which git may find another repository may have run
-	shaky  bool // a descriptor of the shell may be closed, so that a redirection fails
-	wrote  bool // a program that may remove folders may have run
-	adrift bool // no folder is known any more
-	feeds  bool // xargs gets the names that the program prints, for a program that prints the texts of the files
+	row    int
+	broken []string // the folders in which the row may have ended by an error
+	shaky  bool     // a descriptor of the shell may be closed, so that a redirection fails
+	wrote  bool     // a program that may remove folders may have run
+	adrift bool     // no folder is known any more
+	feeds  bool     // xargs gets the names that the program prints, for a program that prints the texts of the files
 	shells map[*subshell]*folders
 	*folders
 }
@@ -84,7 +86,18 @@ func (p *paths) commands(all []simple) {
 		return c.shaky && len(c.words) > 0 && c.words[0].text == closing
 	})
 	for i, c := range all {
+		if outer := p.shells[nil]; c.row > p.row {
+			if n := len(outer.dirs); len(p.broken) > 0 {
+				if outer.dirs = outer.with(p.broken); len(outer.dirs) > n {
+					outer.before = nil
+				}
+			}
+			p.row, p.broken = c.row, nil
+		}
 		p.folders, p.feeds = p.in(c.in, c.chain), feeds[i]
+		if breaks(c) && len(p.broken) <= maxDirs {
+			p.broken = append(p.broken, p.dirs...)
+		}
 		p.lost = p.lost || c.turned
 		p.command(c)
 		p.ran = p.ran || !keepsRepository(c)
@@ -222,7 +235,7 @@ func (p *paths) inner(t token) {
 		in.commands(s.commands)
 		if len(s.commands) > 0 && len(s.commands[0].words) > 0 { // an arithmetic expression runs in this shell
 			first := s.commands[0].words[0].text
-			p.adrift = p.adrift || (first == evaluating || first == ":") && (in.adrift || here.lost && !p.lost)
+			p.adrift = p.adrift || expansion(first) && (in.adrift || here.lost && !p.lost)
 		}
 		p.found, p.more, p.most, p.wrote, p.ran = in.found, in.more, in.most, p.wrote || in.wrote, p.ran || in.ran
 	}
@@ -263,6 +276,7 @@ func (p *paths) cd(c simple, args []token) {
 	}
 	switch {
 	case c.words[0].text != "cd" || len(args) > 1: // cd behind a wrapper is a program of its own
+	case slices.ContainsFunc(c.redirects, func(r redirect) bool { return zshNumbers.MatchString(r.to.text) }):
 	case len(args) == 0:
 		to = []string{"~"}
 	case args[0].text == "-":
@@ -305,6 +319,9 @@ func (p *paths) tops(bare bool) (to []string) {
 	}
 	return to
 }
+
+// zshNumbers matches 1-5, the input of cd a<1-5>b. To zsh, this is the pattern of a name.
+var zshNumbers = regexp.MustCompile(`^\d*-\d*$`)
 
 // joined returns the path of a word in a folder. It is not cleaned.
 func joined(dir string, t token) string {

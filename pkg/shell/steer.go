@@ -54,3 +54,23 @@ func steers(c simple) bool {
 	}
 	return len(args) == 0 && (strings.Trim(name, "./~") == "" || strings.HasSuffix(name, "/")) // zsh with AUTO_CD
 }
+
+// breaks reports whether an error may end the row of a program before the program runs, as in echo $((1/0)) or, in zsh,
+// echo none*. A shell that reads rows from a terminal then reads the next one, as does bash after an error of arithmetic.
+func breaks(c simple) bool {
+	if c.in != nil && !c.in.same {
+		return false // the error ends the subshell
+	}
+	fails := func(t token) bool {
+		return t.unknown || t.loose || strings.HasPrefix(t.text, "~") && !t.home ||
+			slices.ContainsFunc(t.inner, func(s sub) bool {
+				return len(s.commands) > 0 && len(s.commands[0].words) > 0 && expansion(s.commands[0].words[0].text)
+			})
+	}
+	return len(c.words) > 0 && (expansion(c.words[0].text) || assigns(c.words[0].text) || setting[c.words[0].text]) ||
+		slices.ContainsFunc(c.words, fails) ||
+		slices.ContainsFunc(c.redirects, func(r redirect) bool { return fails(r.to) })
+}
+
+// expansion reports whether the first word of a program is that of an expression that a shell evaluates itself.
+func expansion(name string) bool { return name == evaluating || name == ":" }
