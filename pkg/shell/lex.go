@@ -53,7 +53,7 @@ type simple struct {
 // subshell is a subshell of a line.
 type subshell struct {
 	outer *subshell
-	last  bool // it runs the last program of a pipeline, which zsh runs in the outer shell
+	last  bool // zsh runs at least a part of it in the outer shell, as the last program of a pipeline
 	same  bool // zsh runs it in the shell of the line
 }
 
@@ -162,7 +162,9 @@ func (r *reader) stmts(all []*syntax.Stmt) {
 	for _, s := range all {
 		r.at.chain = r.next()
 		if s.Background {
-			r.within(false, func() { r.stmt(s, false) })
+			// zsh runs only the last program of a && b & in the background, and the others in this shell.
+			b, ok := s.Cmd.(*syntax.BinaryCmd)
+			r.within(ok && b.Op != syntax.Pipe && b.Op != syntax.PipeAll, func() { r.stmt(s, false) })
 		} else {
 			r.stmt(s, false)
 		}

@@ -317,7 +317,7 @@ func writesAsTold(t *testing.T, shell []string) {
 	lines := []string{"echo $((1/0)); cd sub\ncd ..; touch mark", "echo none*; cd sub\ncd ..; touch mark", "cd sub<1-5>x; touch mark",
 		"cd sub; ..; touch mark", "HOME=$PWD/sub; cd; touch mark", "CDPATH=..; cd c; touch mark", "true | cd sub; touch mark",
 		"for i in 1 2; do touch mark; cd ..; done", "{ cd sub >&2; cd ..; touch mark; } 2>&-", "chdir sub; touch mark",
-		"cd sub deep; touch mark", "UID=1; cd sub\ncd ..; touch mark", "cd sub >&9; cd ..; touch mark", "cd $(true); touch mark",
+		"cd sub deep; touch mark", "UID=1; cd sub\ncd ..; touch mark", "cd sub >&9; cd ..; touch mark", "cd sub && true & wait; touch mark", "cd $(true); touch mark",
 		"cd sub; touch mark; cd ..; touch mark", "cd sub 2>/dev/null && cd .. && touch mark"}
 	for range 60 {
 		lines = append(lines, line(1+random.IntN(3)))
