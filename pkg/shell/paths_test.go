@@ -246,7 +246,8 @@ func TestALongLineIsReadInLittleTime(t *testing.T) {
 	space := strings.Repeat(" ", 40) // so that a line has not too many brackets
 	for _, part := range []string{"a|", "ls|", "xargs cat|", "cd a&&", "cd a;", "cd .||", "cd a|", "cd a < b&&",
 		"HOME=a;", "set -e;", "read x y z;", "((x));" + space, "echo $((x));" + space, "/;", "export A=b C=d;",
-		"for i in a;do cd b;done;", strings.Repeat("for i in a;do ", 200) + "cd b" + strings.Repeat(";done", 200) + ";", "if cd a;then cd b;fi;" + space, "{ cd a; } 2>&-;" + space, "ls *;cd a\n", "cd a\n"} {
+		"for i in a;do cd b;done;", strings.Repeat("for i in a;do ", 200) + "cd b" + strings.Repeat(";done", 200) + ";",
+		"if cd a;then cd b;fi;" + space, "{ cd a; } 2>&-;" + space, "ls *;cd a\n", "cd a\n"} {
 		line := strings.Repeat(part, maxRead/len(part)-1) + "a"
 		start := time.Now()
 		if _, _, ok := lex(line); !ok {
