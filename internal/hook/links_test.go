@@ -90,7 +90,8 @@ func TestPromiseAWordOfACommandLineIsJudgedByTheFileToWhichItLeads(t *testing.T)
 // Hosts let a call pass if the hook does not answer in time.
 func TestPromiseALongLineIsHeldInTime(t *testing.T) {
 	s := work(t, "Fix the failing test, and run the tests", true)
-	for _, part := range []string{"a|", "cd a;", "cd a&&", "cat a|tee b;", "cp a CLAUDE.md;", "a $(a|a);", "((a))|", strings.Repeat("a|", 300_000)} {
+	for _, part := range []string{"a|", "cd a;", "cd a&&", "cat a|tee b;", "cp a CLAUDE.md;", "a $(a|a);", "((a))|",
+		strings.Repeat("a|", 300_000)} {
 		start := time.Now()
 		line := strings.Repeat(part, max(1, 65_000/len(part))) + "a; cp b ~/other/x"
 		if got := s.proposes("Bash", map[string]any{"command": line}); !denied(got) {

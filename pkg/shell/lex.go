@@ -53,7 +53,7 @@ type simple struct {
 // subshell is a subshell of a line.
 type subshell struct {
 	outer *subshell
-	last  bool // zsh runs at least a part of it in the outer shell, as the last program of a pipeline
+	last  bool // zsh runs at least a part of it in the outer shell, such as the last program of a pipeline
 	same  bool // zsh runs it in the shell of the line
 }
 

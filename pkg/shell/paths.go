@@ -262,7 +262,8 @@ var variableFolder = regexp.MustCompile(`^\$(HOME|PWD|\{HOME\}|\{PWD\})(/[^$]*)?
 // plainFolder reports whether the folder to which cd changes can be read from its argument.
 func plainFolder(t token) bool {
 	return !t.unknown && len(t.inner) == 0 && (!t.told || variableFolder.MatchString(t.text)) &&
-		(t.home || !strings.HasPrefix(t.text, "~")) && !strings.Contains(t.text, "=~") && !strings.ContainsAny(t.text[:min(len(t.text), 1)], "-+=")
+		(t.home || !strings.HasPrefix(t.text, "~")) && !strings.Contains(t.text, "=~") &&
+		!strings.ContainsAny(t.text[:min(len(t.text), 1)], "-+=")
 }
 
 // cd changes the folder.

@@ -197,23 +197,26 @@ func TestTheFolderIsUnknownAfterAProgramThatSteersTheShell(t *testing.T) {
 		found, _ := Paths(line, 100, around)
 		return len(found) > 0 && found[len(found)-1].Lost
 	}
-	for _, first := range []string{"HOME=/x", "HOME+=/..", "CDPATH=/x", "cdpath=/x", "export HOME=/x", "export CDPATH", "declare -x HOME=/x",
-		"typeset HOME=/x", "read HOME < a", "read -r CDPATH", "read -p '? ' \"$x\"", "mapfile HOME < a", "unset HOME", "local HOME=x",
-		"readonly HOME=x", "printf -v HOME /x", "printf -v \"$x\" /x", "export $x", "export \"$(cat a)\"", "declare -n x=HOME",
-		"getopts a HOME", "let HOME=1", "((HOME=1))", "echo $((HOME=1))", "echo \"${x:-$((HOME=1))}\"", "[[ HOME=1 -eq 2 ]]", "IFS=/",
-		"PWD=/x", "OLDPWD=/x", "PROMPT_COMMAND='cd /x'", "CI=1 HOME=/x", "HOME=/x true", "for HOME in /x; do true; done",
-		"eval 'cd /x'", "source a", ". a", ". ./a", "trap 'cd /x' DEBUG", "shopt -s cdable_vars", "shopt -s autocd", "setopt autocd",
-		"unsetopt x", "emulate sh -c 'cd /x'", "set -o physical", "set -P", "set -- $x", "exec 2>&-", "chdir /x", "noglob cd /x",
-		"nocorrect cd /x", "- cd /x", "repeat 2 cd ..", "command cd /x", "command -p cd /x", "command eval 'cd /x'", "exec cd /x",
-		"pushd /x", "popd", "..", "../..", "/", "~", "sub/", "dirs -c", "integer HOME=1", "true | HOME=/x", "true | eval x",
-		"{ eval x; }", "if true; then HOME=/x; fi", "print -v HOME /x"} {
+	for _, first := range []string{"HOME=/x", "HOME+=/..", "CDPATH=/x", "cdpath=/x", "export HOME=/x",
+		"export CDPATH", "declare -x HOME=/x", "typeset HOME=/x", "read HOME < a", "read -r CDPATH",
+		"read -p '? ' \"$x\"", "mapfile HOME < a", "unset HOME", "local HOME=x", "readonly HOME=x",
+		"printf -v HOME /x", "printf -v \"$x\" /x", "export $x", "export \"$(cat a)\"", "declare -n x=HOME",
+		"getopts a HOME", "let HOME=1", "((HOME=1))", "echo $((HOME=1))", "echo \"${x:-$((HOME=1))}\"",
+		"[[ HOME=1 -eq 2 ]]", "IFS=/", "PWD=/x", "OLDPWD=/x", "PROMPT_COMMAND='cd /x'", "CI=1 HOME=/x",
+		"HOME=/x true", "for HOME in /x; do true; done", "eval 'cd /x'", "source a", ". a", ". ./a",
+		"trap 'cd /x' DEBUG", "shopt -s cdable_vars", "shopt -s autocd", "setopt autocd", "unsetopt x",
+		"emulate sh -c 'cd /x'", "set -o physical", "set -P", "set -- $x", "exec 2>&-", "chdir /x", "noglob cd /x",
+		"nocorrect cd /x", "- cd /x", "repeat 2 cd ..", "command cd /x", "command -p cd /x", "command eval 'cd /x'",
+		"exec cd /x", "pushd /x", "popd", "..", "../..", "/", "~", "sub/", "dirs -c", "integer HOME=1",
+		"true | HOME=/x", "true | eval x", "{ eval x; }", "if true; then HOME=/x; fi", "print -v HOME /x"} {
 		if !lost(first + "; cd sub; cp a b") {
 			t.Errorf("%s: the folder is known", first)
 		}
 	}
-	for _, first := range []string{"X=1", "export CI=1", "declare -x X=1", "read -r x < a", "set -e", "set -euo pipefail", "unset X", "(HOME=/x)",
-		"(eval x)", "HOME=/x & wait", "echo HOME=/x", "command -v go", "echo $((1+2))", "printf '%s' HOME", "./run.sh", "/bin/ls",
-		"env HOME=/x make", "for f in HOME; do true; done", "echo \"$(HOME=/x)\"", "x=$(eval y)"} {
+	for _, first := range []string{"X=1", "export CI=1", "declare -x X=1", "read -r x < a", "set -e",
+		"set -euo pipefail", "unset X", "(HOME=/x)", "(eval x)", "HOME=/x & wait", "echo HOME=/x", "command -v go",
+		"echo $((1+2))", "printf '%s' HOME", "./run.sh", "/bin/ls", "env HOME=/x make",
+		"for f in HOME; do true; done", "echo \"$(HOME=/x)\"", "x=$(eval y)"} {
 		if lost(first + "; cd sub; cp a b") {
 			t.Errorf("%s: the folder is unknown", first)
 		}
@@ -279,11 +282,12 @@ func TestShellsWriteInNoOtherFolder(t *testing.T) {
 // writesAsTold runs random lines in a shell, and compares the folders in which it writes with those that are told.
 func writesAsTold(t *testing.T, shell []string) {
 	random := rand.New(rand.NewPCG(4711, 1))
-	parts := []string{"cd sub", "cd sub/deep", "cd ..", "cd ../..", "cd -", "cd none", "touch mark", "touch mark", "touch mark",
-		"true", "false", "cd none/../sub", "cd sub/none/..", "cd sub < none", "cd '~/sub'", "mkdir none", "mv sub other", "cd .",
-		"cd sub 2>/dev/null", "cd sub >&9", "cd ''", "cd", "cd ~/sub", "HOME=$PWD", "CDPATH=sub", "cd deep", "cd sub deep",
-		"cd root", "eval 'cd ..'", "..", "sub/", "cd =ls", "echo none*", "echo $((1/0))", "echo ~none", "cd s?b", "cd sub<1-5>x",
-		"cd $(true)", "cd \"$(true)\"", "chdir sub", "for i in 1 2; do touch mark; cd ..; done"}
+	parts := []string{"cd sub", "cd sub/deep", "cd ..", "cd ../..", "cd -", "cd none", "touch mark", "touch mark",
+		"touch mark", "true", "false", "cd none/../sub", "cd sub/none/..", "cd sub < none", "cd '~/sub'",
+		"mkdir none", "mv sub other", "cd .", "cd sub 2>/dev/null", "cd sub >&9", "cd ''", "cd", "cd ~/sub",
+		"HOME=$PWD", "CDPATH=sub", "cd deep", "cd sub deep", "cd root", "eval 'cd ..'", "..", "sub/", "cd =ls",
+		"echo none*", "echo $((1/0))", "echo ~none", "cd s?b", "cd sub<1-5>x", "cd $(true)", "cd \"$(true)\"",
+		"chdir sub", "for i in 1 2; do touch mark; cd ..; done"}
 	var line func(depth int) string
 	line = func(depth int) string {
 		a := parts[random.IntN(len(parts))]
@@ -315,11 +319,13 @@ func writesAsTold(t *testing.T, shell []string) {
 		}
 		return a + " && " + b
 	}
-	lines := []string{"echo $((1/0)); cd sub\ncd ..; touch mark", "echo none*; cd sub\ncd ..; touch mark", "cd sub<1-5>x; touch mark",
-		"cd sub; ..; touch mark", "HOME=$PWD/sub; cd; touch mark", "CDPATH=..; cd c; touch mark", "true | cd sub; touch mark",
-		"for i in 1 2; do touch mark; cd ..; done", "{ cd sub >&2; cd ..; touch mark; } 2>&-", "chdir sub; touch mark",
-		"cd sub deep; touch mark", "UID=1; cd sub\ncd ..; touch mark", "cd sub >&9; cd ..; touch mark", "cd sub && true & wait; touch mark", "cd $(true); touch mark",
-		"cd sub; touch mark; cd ..; touch mark", "cd sub 2>/dev/null && cd .. && touch mark"}
+	lines := []string{"echo $((1/0)); cd sub\ncd ..; touch mark", "echo none*; cd sub\ncd ..; touch mark",
+		"cd sub<1-5>x; touch mark", "cd sub; ..; touch mark", "HOME=$PWD/sub; cd; touch mark",
+		"CDPATH=..; cd c; touch mark", "true | cd sub; touch mark", "for i in 1 2; do touch mark; cd ..; done",
+		"{ cd sub >&2; cd ..; touch mark; } 2>&-", "chdir sub; touch mark", "cd sub deep; touch mark",
+		"UID=1; cd sub\ncd ..; touch mark", "cd sub >&9; cd ..; touch mark", "cd sub && true & wait; touch mark",
+		"cd $(true); touch mark", "cd sub; touch mark; cd ..; touch mark",
+		"cd sub 2>/dev/null && cd .. && touch mark"}
 	for range 60 {
 		lines = append(lines, line(1+random.IntN(3)))
 	}
