@@ -20,7 +20,7 @@ func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testi
 		`groups: [core, {name: judge, digest: "external:v1", deadline: 3s, for: entries}]`, 1)
 	text = strings.Replace(text, "tools:\n",
 		"tools:\n  - {name: judged, tools: [ledger.*], level: L3, groups: [judge]}\n", 1)
-	p := newPipeline(t, embedded.Config{Policy: []byte(text), AnswerTimeout: 300 * time.Millisecond})
+	p := newPipeline(t, embedded.Config{Policy: []byte(text), AnswerTimeout: time.Second})
 	m, err := p.agent.Request("lz.svc.decide.demo.agent",
 		[]byte(`{"id":"a1","session":"s","tool":"ledger.update_note"}`), 5*time.Second)
 	if err != nil {

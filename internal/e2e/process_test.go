@@ -167,10 +167,10 @@ func (p *process) interrupt() {
 	}
 }
 
-// command runs `lazaret` with a data folder. It returns the output and the exit code.
+// command runs `lazaret` with a data folder, for at most 20 minutes. It returns the output and the exit code.
 func command(t *testing.T, data string, args ...string) (string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // replaying all corpora is the longest
 	defer cancel()
 	c := exec.CommandContext(ctx, filepath.Join(bin, "lazaret"), append(args, "--data", data)...)
 	c.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(data, "user-state")) // not the state of the real user
