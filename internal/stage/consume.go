@@ -22,8 +22,10 @@ import (
 // leader. During that time, no verdict would be given.
 const (
 	readAhead = 512 // messages in one pull request
-	// Maximum size in bytes of the messages of one pull request, unless a single message is larger.
+	// Maximum size in bytes of the messages of one pull request, unless a single message is larger or
+	// consumption.large is set.
 	readAheadBytes = 1 << 20
+	largeAhead     = 16               // number of large messages that a pull request of a consumption with large set may bring
 	pullLives      = 30 * time.Second // lifetime of a pull request
 	// Interval of heartbeats of an idle consumer; after 2.5 s without one, the consumer counts as lost.
 	heartbeat = time.Second
@@ -49,10 +51,14 @@ type consumption struct {
 	js      jetstream.JetStream
 	stream  string
 	filters []string
-	headers bool      // omit the messages' data
-	since   time.Time // if set and next is 0, reading starts at the first message of this time or later
-	take    func(jetstream.Msg)
-	log     *slog.Logger
+	headers bool // omit the messages' data
+	// Set for the intake: a pull request may exceed readAheadBytes, up to the size of largeAhead messages that are as
+	// large as the largest recent one. Else reading large messages took a round trip for each, and one agent could fill
+	// the intake faster than ingest reads and rejects its messages.
+	large bool
+	since time.Time // if set and next is 0, reading starts at the first message of this time or later
+	take  func(jetstream.Msg)
+	log   *slog.Logger
 
 	next   uint64 // sequence of the next message to pass to take; after start, only the consumer's goroutine uses it
 	ctx    context.Context
@@ -65,6 +71,7 @@ type consumption struct {
 func consume(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64,
 	log *slog.Logger, take func(jetstream.Msg)) (*consumption, error) {
 	c := &consumption{js: js, stream: stream, filters: filters, take: take, log: log, next: max(from, 1)}
+	c.large = stream == streams.IntakeStream
 	return c, c.start(ctx)
 }
 
@@ -204,6 +211,9 @@ type puller struct {
 	mu   sync.Mutex // held while take runs
 	over bool       // set once no more messages may be passed to take; guarded by mu
 	want int        // messages that the current pull request may still bring; guarded by mu
+	room int        // bytes that they may still take, or at most 0 if there is no limit; guarded by mu
+	// Size in bytes of the largest recent message: with each smaller message it decreases by a sixteenth; guarded by mu.
+	largest int
 }
 
 func (c *consumption) open(ctx context.Context) (*puller, error) {
@@ -250,7 +260,7 @@ func (c *consumption) open(ctx context.Context) (*puller, error) {
 // pull requests the next n messages, of at most the given size in bytes together; 0 means no limit. The caller must
 // hold mu.
 func (c *consumption) pull(s *puller, n, bytes int) error {
-	s.want = n
+	s.want, s.room = n, bytes
 	req := struct {
 		Expires   int64 `json:"expires"` // nanoseconds, like Heartbeat
 		Batch     int   `json:"batch"`
@@ -274,6 +284,9 @@ func (c *consumption) arrived(s *puller, m *nats.Msg) {
 		return
 	}
 	n, bytes := readAhead, readAheadBytes
+	if c.large {
+		bytes = max(bytes, largeAhead*s.largest)
+	}
 	if m.Subject == s.inbox {
 		switch status, said := m.Header.Get("Status"), strings.ToLower(m.Header.Get("Description")); {
 		case status == "100", status == "409" && strings.Contains(said, "batch completed"):
@@ -293,7 +306,11 @@ func (c *consumption) arrived(s *puller, m *nats.Msg) {
 			s.lose(err)
 			return
 		}
-		if s.want--; s.want > 0 {
+		s.largest = max(m.Size(), s.largest-s.largest/16)
+		limited := s.room > 0
+		s.room -= m.Size()
+		// If the messages fill a pull request to its last byte, the server ends it without a status message.
+		if s.want--; s.want > 0 && !(limited && s.room == 0) {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -170,5 +171,54 @@ func TestAQuestionIsAskedAgainWhenNobodyAnswered(t *testing.T) {
 	refused := errors.New("refused")
 	if err := Patiently(t.Context(), slog.New(slog.DiscardHandler), "a test", func() error { return refused }); err != refused {
 		t.Errorf("another error came back as %v", err)
+	}
+}
+
+// Large messages of the intake must not take one pull request each.
+func TestLargeMessagesOfTheIntakeAreReadManyAtATime(t *testing.T) {
+	const messages, size = 64, 900 << 10
+	nc := natstest.Start(t).Connect()
+	js := must(jetstream.New(nc))
+	for range messages {
+		must(js.Publish(t.Context(), "lz.in.demo.agent.obs.web", make([]byte, size)))
+	}
+	pulls := must(nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + streams.IntakeStream + ".>"))
+	var came atomic.Uint64
+	c, err := consume(t.Context(), js, streams.IntakeStream, nil, 1, slog.New(slog.DiscardHandler),
+		func(jetstream.Msg) { came.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	natstest.Eventually(t, time.Minute, "all messages", func() bool { return came.Load() == messages })
+	if n, _, err := pulls.Pending(); err != nil || n == 0 || n > messages/4 {
+		t.Errorf("%d pull requests for %d messages of %d bytes, %v; want at most %d", n, messages, size, err, messages/4)
+	}
+}
+
+// If the messages of a pull request have exactly its maximum size, the server ends it without saying so. The reader must
+// request more messages all the same. An agent chooses the sizes of its messages, and must not be able to stop ingest.
+func TestAPullRequestThatIsFilledToItsLastByteIsFollowedByAnother(t *testing.T) {
+	nc := natstest.Start(t).Connect()
+	js := must(jetstream.New(nc))
+	var logged bytes.Buffer
+	sizes := make(chan int, 10)
+	c, err := consume(t.Context(), js, streams.IntakeStream, nil, 1, slog.New(slog.NewTextHandler(&logged, nil)),
+		func(m jetstream.Msg) { sizes <- m.(*stored).m.Size() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(n int) (size int) {
+		must(js.Publish(t.Context(), "lz.in.demo.agent.obs.web", make([]byte, n)))
+		return <-sizes
+	}
+	size := publish(100)
+	if size += publish(readAheadBytes - size - (size - 100)); size != readAheadBytes {
+		t.Fatalf("two messages of %d bytes do not fill a pull request of %d bytes", size, readAheadBytes)
+	}
+	publish(100)
+	c.stop()
+	if logged.Len() > 0 {
+		t.Errorf("the reader needed another consumer: %s", &logged)
 	}
 }

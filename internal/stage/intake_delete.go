@@ -18,7 +18,9 @@ const (
 	// mayDelete is the maximum number of messages that wait in deletions. Messages beyond it are removed later, by a
 	// purge.
 	mayDelete = 64 << 10
-	deleters  = 4 // number of concurrent deletions
+	// deleters is the number of concurrent deletions. The server does one at a time. With few of them, a busy server
+	// often waits for the next request, and one agent's large messages fill the intake.
+	deleters = 32
 )
 
 // deletions deletes decided messages from the intake in the background. It only frees disk space early: messages that
