@@ -273,7 +273,8 @@ func (x *index) takeAlerts(e *streams.Entry, at uint64, list []streams.Alert) {
 	}
 	s := x.add(e, cmp.Or(about.session, firstSession(list)), "", at)
 	for _, a := range list {
-		// the time of the entry, because an alert of a synthetic project has a virtual time
+		// the time of the entry, because an alert about a replayed session (a synthetic project) has the time of the
+		// recording
 		a.Detail, a.Events, a.Time = nil, nil, e.Time
 		a.Message, a.Project = streams.Clip(a.Message, 500), e.Project
 		a.Session = cmp.Or(a.Session, about.session)
@@ -389,8 +390,8 @@ func (x *index) prune() {
 
 func (e event) key() [3]string { return [3]string{e.project, e.agent, e.id} }
 
-// selected returns the items that of makes of the values of a map of the index, sorted by compare. It leaves out a
-// value for which of returns false.
+// selected calls of for each value of a map of the index. It returns the items that of returned, sorted by compare,
+// without those for which of returned false.
 func selected[K comparable, V, T any](x *index, m map[K]V, of func(V) (T, bool),
 	compare func(a, b T) int) []T {
 	x.mu.RLock()

@@ -1,4 +1,4 @@
-// Keys for those who use no mouse. Everything here has a link or a field of its own.
+// Keys for people who do not use a mouse. Everything that a key does can also be done with a link or a field.
 "use strict";
 (() => {
   const pages = { n: "/", h: "/holds", a: "/alerts", s: "/sessions", b: "/beliefs", t: "/tools", r: "/rules", l: "/log" };
@@ -29,14 +29,14 @@
       }
     }
   });
-  // A list is not exchanged under somebody who fills in its filter or reads a folded part of it.
+  // The list is not replaced while somebody uses a form in it, has a folded part of it open, or selects text.
   document.addEventListener("htmx:beforeRequest", (e) => {
     const live = document.getElementById("live");
     if (e.target !== live) return;
     const busy = live.contains(document.activeElement) && document.activeElement.closest("form, pre");
     if (busy || live.querySelector("details[open]") || !getSelection().isCollapsed) e.preventDefault();
   });
-  // The focus stays on the same link when its list is exchanged.
+  // The focus stays on the same link when the list is replaced.
   let focused = "";
   document.addEventListener("htmx:beforeSwap", () => {
     const a = document.activeElement;

@@ -26,7 +26,7 @@
     return answer;
   };
 
-  // shown reads the held action off a part of the page and returns its digest.
+  // shown reads the held action from a part of the page and returns its digest.
   const shown = async (root) => {
     const held = root.querySelector(".held");
     const part = (name) => root.querySelector(`[data-f="${name}"]`).textContent;
@@ -49,7 +49,7 @@
     return { text, credential: b64(got.rawId), auth_data: b64(r.authenticatorData), client_data: b64(r.clientDataJSON), signature: b64(r.signature) };
   };
 
-  // clock returns a function that returns the time in ten minutes, by the server's clock.
+  // clock returns a function that returns the server's time in ten minutes.
   const clock = (form) => {
     const offset = Date.parse(form.dataset.now) - Date.now();
     return () => new Date(Date.now() + offset + 10 * 60 * 1000).toISOString().replace(/\.\d+Z$/, "Z");
@@ -74,20 +74,20 @@
     return send(form, "/holds/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.hold), statement, reason);
   };
 
-  // content is the digest of the belief that the page shows.
+  // content returns the digest of the belief that the page shows.
   const content = async () => {
     const e = document.querySelector('[data-f="content"]');
     return "sha256:" + hex(await sha256(e.dataset.json === "true" ? JSON.parse(e.textContent) : e.textContent));
   };
-  // attest signs an attestation on the belief that the page shows and d names, and sends it.
+  // attest signs an attestation of the belief that the page shows and d names, and sends it.
   const attest = async (form, d, decision, expires, reason) => {
     if (await content() !== d.digest) throw new Error(differs);
     const statement = { belief: d.belief, content: d.digest, decision, expires, project: d.project, revision: d.revision, v: "lazaret/belief/v1" };
     if (decision === "confirm" && d.findings) statement.findings = d.findings.split(" ");
     return send(form, "/beliefs/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.belief), statement, reason);
   };
-  // source returns the chosen source with its approval until the time in an hour, or null. Its
-  // digest is computed from the text that the page shows.
+  // source returns the chosen source, approved for an hour, or null. Its digest is computed from
+  // the text that the page shows.
   const source = async (form, expires) => {
     const chosen = [...form.querySelectorAll("[name=source]:checked")];
     if (chosen.length > 1) throw new Error("choose one source: a decision approves one");
@@ -100,7 +100,7 @@
   };
   const enable = (form, on) => form.querySelectorAll("button").forEach((b) => { b.disabled = !on; });
 
-  // single prepares a form that signs one statement: check fails where the page does not show what is signed.
+  // single prepares a form that signs one statement. check fails if the page does not show what is signed.
   const single = (form, status, check, decide, done) => {
     const expires = clock(form);
     const say = (text, tone) => { status.textContent = text; status.className = "note " + (tone || ""); };
@@ -139,7 +139,7 @@
       attest(belief, belief.dataset, decision, expires, reason), (answer) => "The attestation counts: " + answer.state);
   }
 
-  // A queue signs hold after hold. It stops at the first refusal, of the person or of the arbiter.
+  // A queue signs one hold after the other. It stops when the person or the arbiter first refuses.
   const all = document.getElementById("signall");
   if (all) {
     const status = document.getElementById("progress");

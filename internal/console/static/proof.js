@@ -1,6 +1,6 @@
-// Verifies a proof of the log in the browser: the leaf, its way to the root, the checkpoint's
-// signature and, with a checkpoint that was kept, that one log extends the other. Hashes and
-// signatures are WebCrypto's.
+// Verifies a proof of the log in the browser: the leaf, the path from the leaf to the root and the
+// checkpoint's signature. If there is a kept checkpoint, it also verifies that the log extends it.
+// WebCrypto computes the hashes and verifies the signatures.
 "use strict";
 (() => {
   const enc = new TextEncoder();
@@ -17,7 +17,7 @@
   const nodeHash = (l, r) => sha256(new Uint8Array([1]), l, r);
   const fail = (why) => { throw new Error(why); };
 
-  // readCheckpoint reads a C2SP checkpoint: origin, size, root, and the signatures below.
+  // readCheckpoint reads a C2SP checkpoint: the origin, the size, the root and the signatures.
   const readCheckpoint = (note) => {
     const cut = note.lastIndexOf("\n\n");
     if (cut < 0) fail("the checkpoint has no signature");
@@ -65,7 +65,7 @@
     return { index: BigInt(index[1]), leaf, hashes: lines.map(raw), checkpoint: text.slice(at + 2) };
   };
 
-  // readLeaf reads what people ask a leaf for. pkg/chain/FORMAT.md has its layout.
+  // readLeaf reads the fields of a leaf that the page shows. pkg/chain/FORMAT.md has the layout.
   const readLeaf = (b) => {
     const v = new DataView(b.buffer, b.byteOffset, b.length);
     const str = (at) => [new TextDecoder().decode(b.slice(at + 2, at + 2 + v.getUint16(at))), at + 2 + v.getUint16(at)];
