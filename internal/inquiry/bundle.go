@@ -82,7 +82,7 @@ type bundleLine struct {
 // BundleOptions select the content of a bundle.
 type BundleOptions struct {
 	From, To int64 // sizes of trees that checkpoints sign, see AtCheckpoints; To 0: the last such size
-	// WithoutPayloads omits the payloads. The rest proves only which kinds of entries were logged when.
+	// WithoutPayloads omits the payloads. Then the bundle proves only which kinds of entries were logged when.
 	WithoutPayloads bool
 	// Trust is the content of the trust file: public keys and their roles.
 	Trust []byte

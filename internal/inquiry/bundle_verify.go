@@ -208,7 +208,8 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trus
 		return err
 	}
 	if v.rep.NotHeld > 0 {
-		v.skip("%d payloads: the bundle says that they were not held where it was made", v.rep.NotHeld)
+		v.skip("%d payloads: the bundle does not have them, because the log that it was made from never had them",
+			v.rep.NotHeld)
 	}
 	v.judge(m, trust.Verifiers(keys.RoleOperator))
 	root := r.Root()

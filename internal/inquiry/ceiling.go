@@ -33,8 +33,8 @@ func (l *Log) Ceiling(ctx context.Context, to beliefs.Sensitivity) (*Redactor, e
 	return r, err
 }
 
-// Redact removes an entry's body if it is above the ceiling. The other fields stay; they suffice to
-// compute the leaf and so the tree.
+// Redact removes an entry's body if its sensitivity is above the limit. The other fields stay; they suffice to compute
+// the leaf and so the tree.
 func (r *Redactor) Redact(e *Entry) {
 	if beliefs.Secret.Within(r.to) || e.Kind != "entry" || len(e.Body) == 0 {
 		return

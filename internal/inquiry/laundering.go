@@ -39,7 +39,8 @@ type Promotion struct {
 
 // Laundering is the answer to the question whether untrusted input ever became trusted.
 type Laundering struct {
-	// number of beliefs that were ever supported; envelope claims about tool calls do not count
+	// Supported is the number of beliefs that were ever supported. Beliefs which only say that a tool was called and
+	// returned do not count.
 	Supported int         `json:"supported"`
 	Unread    int         `json:"unread"`   // entries about beliefs whose payloads were erased or are not held
 	Findings  []Laundered `json:"findings"` // beliefs without a logged promotion
@@ -231,12 +232,12 @@ func (l *Log) proveLeaf(ctx context.Context, index int64) error {
 	}, func(e *Entry) error { _, err := l.Prove(e); return err })
 }
 
-// minWords is the length in bytes from which equal texts are taken for copies. Shorter texts may be equal
-// by coincidence.
-const minWords = 40
+// minCopied is the length in bytes from which equal texts are taken for copies. Shorter texts may be equal by
+// coincidence.
+const minCopied = 40
 
 func (lin *lineage) read(project string, s *source) {
-	if !s.origin.External() || len(s.content) < minWords {
+	if !s.origin.External() || len(s.content) < minCopied {
 		return
 	}
 	k := named{project, text.Normalize(s.content)}
@@ -274,7 +275,7 @@ func (lin *lineage) walk(project string, s *source, path []string, seen map[*sou
 	if s.inherited != "" && !trusted(s.inherited) {
 		return append(path, "inherited origin "+string(s.inherited))
 	}
-	if len(s.content) >= minWords {
+	if len(s.content) >= minCopied {
 		if o := lin.texts[named{project, text.Normalize(s.content)}]; o != nil && !seen[o] {
 			return append(path, fmt.Sprintf("same text as %s of %s", o.id, o.agent), "origin "+string(o.origin))
 		}

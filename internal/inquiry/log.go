@@ -23,7 +23,7 @@ type Entry struct {
 	Index   int64     `json:"index"` // index of the leaf
 	Seq     uint64    `json:"seq"`   // position in the ledger; for a gap, the first missing one
 	Time    time.Time `json:"time"`
-	Kind    string    `json:"kind"` // entry or gap
+	Kind    string    `json:"kind"` // entry, gap or reset, see chain.Kind
 	Type    string    `json:"type"`
 	Project string    `json:"project"`
 	Stage   string    `json:"stage"` // stage that wrote the entry
