@@ -22,14 +22,15 @@ func init() {
 		"20000 clusters",
 		func(s *State) int64 { return s.clusterRec.size },
 	)
-	add("signal.cluster_sources", "number of sources of these contents, at most 64", as,
+	add("signal.cluster_sources", "number of sources of the contents that cluster_size counts, at most 64", as,
 		func(s *State) int64 { return int64(len(s.clusterRec.sources)) })
-	add("signal.cluster_sessions", "number of sessions of these contents, at most 64", as,
+	add("signal.cluster_sessions", "number of sessions of the contents that cluster_size counts, at most 64", as,
 		func(s *State) int64 { return int64(len(s.clusterRec.sessions)) })
-	add("signal.cluster_agents", "number of agents of these contents, at most 64", as,
+	add("signal.cluster_agents", "number of agents of the contents that cluster_size counts, at most 64", as,
 		func(s *State) int64 { return int64(len(s.clusterRec.agents)) })
 	register(partClusters,
-		Signal{"signal.cluster_age", "seconds since the first of these contents", "fingerprint", "all", as, "10"},
+		Signal{"signal.cluster_age", "seconds since the first of the contents that cluster_size counts",
+			"fingerprint", "all", as, "10"},
 		func(s *State) float64 { return s.since(s.clusterRec.first) })
 }
 
@@ -64,7 +65,7 @@ func readCluster(b []byte) cluster {
 
 // noteCluster finds the cluster of the content: that of its first fingerprint band that is known. It adds the content
 // to this cluster and records all its bands. Text of the user or the operator is put in no cluster, because they may
-// repeat themselves. Content with few words counts only as a repetition if it is exactly the same. Of a cluster with
+// repeat themselves. Content with few words counts as a repetition only if it is exactly the same. Of a cluster with
 // one content, only the content's origin is stored.
 func (s *State) noteCluster() {
 	if !s.hasContent() {

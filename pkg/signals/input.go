@@ -21,7 +21,7 @@ type Event struct {
 	External  bool      `cel:"external" doc:"the origin is neither the user nor the operator nor the agent"`
 	Source    string    `cel:"source" doc:"source of the content, as stated by the host"`
 	Tool      string    `cel:"tool"`
-	Time      time.Time `cel:"time" doc:"ledger time, or virtual time in synthetic projects"`
+	Time      time.Time `cel:"time" doc:"ledger time; in a synthetic project, such as the replay of a recorded session, the time that the event states"`
 	Synthetic bool      `cel:"synthetic"`
 	Size      int64     `cel:"size" doc:"size of the content in bytes"`
 }
@@ -104,7 +104,7 @@ type Action struct {
 	Other         string         `cel:"other" doc:"path of an argument that names a single thing, if the user asked for such an act on other things only; else empty"`
 	SecretFile    string         `cel:"secret_file" doc:"path of an argument that names a file with secrets which the action sends, if the user did not name this file; else empty"`
 	SendsByLine   bool           `cel:"sends_by_line" doc:"an argument is a command line that may send something to another machine"`
-	Grant         string         `cel:"grant" doc:"path of an argument with a signed URL, if the action does not only send this URL to its own host, or with an access key ID of AWS outside of such a URL of AWS; else empty"`
+	Grant         string         `cel:"grant" doc:"path of an argument that may give access to others: it has a signed URL, and the action does more than send it to the URL's own host; or it has an access key ID of AWS outside of a signed URL of AWS; else empty"`
 	Password      string         `cel:"password" doc:"path of an argument that is a URL with a password in it, if the arguments have no other secret and name no receiver; else empty"`
 	Repeated      bool           `cel:"repeated" doc:"the agent proposed the same call before, after similar words of the user, and no rule had a finding on it"`
 	Unseen        bool           `cel:"unseen" doc:"the session contains an observation that was rejected and not judged"`

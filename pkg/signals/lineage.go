@@ -29,8 +29,8 @@ func init() {
 		Bound:  "100000 carriers, 100000 phrases",
 		Cost:   "1 per carrier",
 	}, (*State).lineage)
-	register(partCarriers|partPhrases, Signal{"memory.lineage", "the same for the text of a memory write", "carrier",
-		"all", "as action.lineage", "1 per carrier"}, (*State).lineage)
+	register(partCarriers|partPhrases, Signal{"memory.lineage", "as action.lineage, for the text of a memory write",
+		"carrier", "all", "as action.lineage", "1 per carrier"}, (*State).lineage)
 }
 
 // Lineage says where a value of an action or memory first occurred in the project.
@@ -38,7 +38,7 @@ type Lineage struct {
 	Carried     string  `cel:"carried" doc:"email, host, url, path, iban and the like, or phrase"`
 	Value       string  `cel:"value"`
 	FirstOrigin string  `cel:"first_origin" doc:"origin of the first event that named it: user, system, external or agent"`
-	Origin      string  `cel:"origin" doc:"the same as the credential's origin"`
+	Origin      string  `cel:"origin" doc:"origin of that event by the sender's credential, such as web, email or tool"`
 	Observation string  `cel:"observation" doc:"event that named it first"`
 	Source      string  `cel:"source"`
 	Session     string  `cel:"session"`
@@ -49,7 +49,7 @@ type Lineage struct {
 	Document    bool    `cel:"document" doc:"the event that named it first is a document that was read"`
 	Listed      bool    `cel:"listed" doc:"it is the value of a field, not only in a sentence, of a source that the user named in this session"`
 	New         bool    `cel:"new" doc:"no earlier entry named it"`
-	Target      bool    `cel:"target" doc:"for actions: it is in a short argument, and neither only the host of an e-mail address nor only a link in the sentence of a message"`
+	Target      bool    `cel:"target" doc:"for actions: it is in an argument that is not prose, and it is more than the host of an e-mail address or a link in a sentence that the action sends"`
 }
 
 // met is a carrier of the input, with the entry that named it first in the project.

@@ -35,8 +35,8 @@ const maxSent = 256
 // sentBy says what the arguments of an action send.
 type sentBy struct {
 	lines bool // an argument is a command line that may send something to another machine
-	// grant is the path of the first argument with a signed URL that the action does not only send to the URL's own host,
-	// or with an access key ID of AWS outside of such a URL of AWS.
+	// grant is the path of the first argument that may give access to others. It has a signed URL, and the action does
+	// more than send it to the URL's own host. Or it has an access key ID of AWS outside of a signed URL of AWS.
 	grant string
 	// password is the path of an argument that is a URL with a password, if the arguments have no other secret.
 	password string
@@ -120,8 +120,8 @@ func readSent(args map[string]any) (out sentBy) {
 	return out
 }
 
-// ofAWS reports whether a host is one of AWS. Others do not check signatures with the access keys of AWS, so in a URL of
-// theirs the signature may be the key in another form.
+// ofAWS reports whether a host is one of AWS. Other hosts do not check signatures with the access keys of AWS. So the
+// signature in a URL of another host may be the secret key in another form.
 func ofAWS(host string) bool {
 	return strings.HasSuffix(host, ".amazonaws.com") || strings.HasSuffix(host, ".amazonaws.com.cn")
 }

@@ -82,7 +82,7 @@ func (s *State) hasContent() bool {
 	return (kind == "observation" || kind == "memory") && s.In.Content.Text != ""
 }
 
-// hasExternalContent reports whether the input has such content and it is external.
+// hasExternalContent reports whether the input brings external content into the project.
 func (s *State) hasExternalContent() bool { return s.hasContent() && s.extern }
 
 // Note updates the state with the input. only says which parts to update. A sentinel group updates all parts, even

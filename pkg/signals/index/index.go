@@ -328,7 +328,7 @@ func (b *Index) posting(ref uint32) *posting {
 	return b.NewPosting(b.Origin(ref), ref)
 }
 
-// NewPosting adds a posting with the origin head. of is the ref of the origin of which it is a copy, or MaxRef.
+// NewPosting adds a posting. head is its encoded origin. of is the ref of the origin of which it is a copy, or MaxRef.
 func (b *Index) NewPosting(head []byte, of uint32) *posting {
 	ref := b.addOrigin(head)
 	if n := len(b.postings); n < cap(b.postings) {
