@@ -81,9 +81,10 @@ type assessment struct {
 	Verdict *streams.Verdict `json:"verdict"`
 }
 
-// answer converts an assessment to the group's answer: it joins the assessment's verdict with those that its alerts
-// ask for. At least one reason of the answer is as strict as the answer's verdict. The answer counts as the group's
-// judgement only if the assessment was made under the digest `wanted`. The reasons in it count in any case.
+// answer converts an assessment to the group's answer: it joins the assessment's verdict with those that its alerts ask
+// for. At least one reason of the answer is as strict as the answer's verdict. The answer counts as the group's
+// judgement only if wanted is the digest under which the assessment was made, see proposal.wants. The reasons in it
+// count in any case.
 func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)
@@ -162,8 +163,8 @@ func (p *proposal) waits() (until time.Time) {
 }
 
 // alertVerdict returns the verdict that an alert asks for. named reports whether the alert becomes a reason. An alert
-// of a shadow rule does not become a reason, and neither does an alert that asks for an effect on a text. Alerts that
-// ask for nothing, and alerts with an exception, become reasons for allow.
+// of a shadow rule does not become a reason, and neither does an alert that asks to mask, annotate or spotlight a text.
+// Alerts that ask for nothing, and alerts with an exception, become reasons for allow.
 func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
 	v, binding := a.Asks(on)
 	switch {
@@ -175,7 +176,7 @@ func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named b
 	return streams.Allow, true
 }
 
-// admitBelief sets the axes of a memory write's belief according to the verdict.
+// admitBelief sets the state (beliefs.Axes) of a memory write's belief according to the verdict.
 func admitBelief(b *streams.BeliefRef, v streams.Verdict) {
 	ad := beliefs.EvidenceSet{{Observation: b.Observation, Quality: b.Quality, Source: b.Source}}.Adopt()
 	ad.Staged, ad.Procedure = b.Staged, b.Procedure

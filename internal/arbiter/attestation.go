@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// Rules of the arbiter's alerts about attestations: attestedRule for an accepted one, refusedAttestation and the failed
-// check for a refused one.
+// Rules of the arbiter's alerts about attestations, which are signed decisions on beliefs. The rule is attestedRule if
+// the attestation was accepted, else refusedAttestation followed by the failed check.
 const (
 	attestedRule       = "belief-word"
 	refusedAttestation = "belief-word-"

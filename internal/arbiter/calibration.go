@@ -28,7 +28,8 @@ const (
 
 func classKey(agent, class string) string { return agent + "\x00" + class }
 
-// forecast counts the first outcome of a released action. Synthetic projects are not counted.
+// forecast counts the first outcome of a released action. Actions of recorded sessions that are replayed (in synthetic
+// projects) are not counted.
 func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry,
 	now time.Time) (*stage.Output, error) {
 	if v.Confidence == nil || v.Class == "" || streams.IsSynthetic(e.Project) {

@@ -121,7 +121,7 @@ func (f *Fold) clearConfirmed(st *stage.State, e *streams.Entry) error {
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil || pol == nil || !s.Person(pol.Approver()) {
-		return err // the confirmation of a probe clears nothing
+		return err // only a person's confirmation clears findings
 	}
 	return addClearance(st, e.Project, c.Belief, clearance{By: s.Signer, Entry: e.Seq, Findings: s.Findings})
 }
@@ -215,8 +215,8 @@ func (p *proposal) refuseFound(st *stage.State, learn bool) ([]streams.Reason, e
 	return out, nil
 }
 
-// uniqueFindings removes reasons about a finding that an earlier reason has: a finding on a memory is stored under its
-// belief and under its event.
+// uniqueFindings removes each reason about a finding that an earlier reason is about too. A finding on a memory is
+// stored twice, under its belief and under its event.
 func uniqueFindings(rs []streams.Reason) []streams.Reason {
 	var out []streams.Reason
 	for _, r := range rs {

@@ -11,8 +11,8 @@ import (
 
 // Rules of the arbiter's alerts about decisions.
 const (
-	ruleUncited = "decision-cites-nothing" // the decision cites no belief, and does not say that it depends on none
-	ruleFallen  = "decision-on-fallen-belief"
+	ruleUncited = "decision-cites-nothing"    // the decision cites no belief, and does not say that it depends on none
+	ruleFallen  = "decision-on-fallen-belief" // a belief that the decision or action cites has become unreliable
 )
 
 // decisions raises alerts about a decision that cites nothing, and about earlier decisions and actions that cite a

@@ -40,7 +40,7 @@ func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.Act
 }
 
 // party reports whether a carrier is a recipient or a destination that the user did not name. `all` has the action's
-// carriers. If one of them is an e-mail address or a URL, the host in it is not a second party.
+// carriers. The host of an e-mail address or URL among them does not count as a destination of its own.
 func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	if !c.Kind.Traits().ReachesOut || c.Kind == text.Host && slices.ContainsFunc(all, func(o text.Carrier) bool {
 		return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) ||

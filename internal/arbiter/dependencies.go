@@ -18,7 +18,8 @@ import (
 
 // This file finds earlier alerts that apply to a proposal. They are about beliefs that the proposal or its decision
 // cites, beliefs that were recalled in its session, untrusted content in its arguments, and the ancestors of all these.
-// When and in which session these came in does not matter. Content that the session only read does not count.
+// It makes no difference when and in which session a belief or content came in. Content that the session only read does
+// not count.
 //
 // All tables have a maximum size, and the oldest entry is evicted first. Findings that ask for nothing never evict
 // findings that ask for a hold. Even if a finding on a belief is evicted, ingest has restricted the belief, and the
@@ -27,7 +28,7 @@ const (
 	maxAlerted  = 20_000  // per project: subjects whose findings ask for neither a hold nor a deny
 	maxBinding  = 200_000 // per project: subjects with findings that ask for a hold or a deny
 	maxFindings = 8       // per subject
-	maxTexts    = 4       // of a finding, besides its first one
+	maxTexts    = 4       // per finding: texts besides the first
 	maxSessions = 10_000  // per project: sessions with recalls
 	maxRecalled = 128     // per session: recalled beliefs
 	maxParents  = 50_000  // per project: beliefs that derive from others

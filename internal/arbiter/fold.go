@@ -34,10 +34,11 @@ type Fold struct {
 	pruned   [streams.Partitions]pruning
 	counted  [streams.Partitions]bool // Metrics has the number of open holds from the state
 	holds    [streams.Partitions]int  // number of open holds in Metrics
-	// recalled, if not nil, is called with each recall that is read from the ledger. The front uses these for replies.
-	// No decision depends on them.
+	// recalled, if not nil, is called with each recall that is read from the ledger. The front uses these recalls for
+	// replies. No decision depends on this call.
 	recalled func(project string, seq uint64, r *streams.RecallEntry)
-	// dropped, if not nil, is called when recalls that were passed to recalled may not be in the ledger after all.
+	// dropped, if not nil, is called when recalls that were passed to recalled may not be in the ledger after all: the
+	// joint decision with them was dropped.
 	dropped func()
 }
 
@@ -87,7 +88,8 @@ type proposal struct {
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
 	Answers []answer           `json:"answers,omitzero"`
-	// Items are the beliefs that a recall found. Texts are the effects on their texts that groups ask for.
+	// Items are the beliefs that a recall found. Texts are the effects (mask, annotate, spotlight) on their texts that
+	// groups ask for.
 	Items []string      `json:"items,omitzero"`
 	Texts []textRequest `json:"texts,omitzero"`
 	// Decided is the verdict, or nil before it is given. After the verdict, the record is stored for a while, because a

@@ -186,7 +186,8 @@ func (f *Front) judged(r micro.Request) ([]byte, *streams.ReplyError, error) {
 	return body, rep.Error, nil
 }
 
-// notPublished returns the code and the error for a message, what, that could not be published to the intake.
+// notPublished returns the code and the error of the reply if a message could not be published to the intake. what
+// names the message.
 func notPublished(what string, err error) (streams.Code, error) {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {

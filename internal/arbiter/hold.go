@@ -32,7 +32,8 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	if err := st.Put(stage.Key(keyHold, p.Project, h.ID), h); err != nil {
 		return err
 	}
-	// The proposal's entry has the state of the parents at that time. They may have become unreliable since.
+	// The proposal's entry has the state that the belief's parents had when it was made. They may have become unreliable
+	// since.
 	fell, err := p.fellSince(st, h)
 	if err != nil || len(fell) == 0 {
 		return err
@@ -70,7 +71,8 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 	return st.Put(key, h)
 }
 
-// countHold adds by to the number of open holds in the metrics. Synthetic projects are not counted.
+// countHold adds by to the number of open holds in the metrics. Holds of recorded sessions that are replayed (in
+// synthetic projects) are not counted.
 func (f *Fold) countHold(project string, by int) {
 	if !streams.IsSynthetic(project) {
 		f.Metrics.Holds(by)

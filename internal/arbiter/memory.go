@@ -10,7 +10,8 @@ import (
 )
 
 // openMemoryReasons adds those reasons to hold a memory write that are known before a sentinel group assesses it: it
-// repeats refused content, it is an unsigned procedure, or it is staged.
+// repeats refused content, it is an unsigned procedure, or it is staged (by the policy, a person must confirm it before
+// actions may use it).
 func openMemoryReasons(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
 	// The user and the operator may write a content that was refused when it came from another origin. So this reason
 	// is not added for them.

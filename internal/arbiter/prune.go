@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"lazaret/internal/stage"
@@ -37,7 +38,7 @@ type pruning struct {
 	head  int64  // time of the first key, or noHead
 }
 
-const noHead = int64(^uint64(0) >> 1)
+const noHead = math.MaxInt64 // the queue is empty
 
 // forgetAt schedules the removal of a key of the state.
 func (f *Fold) forgetAt(st *stage.State, at time.Time, key []byte) error {

@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// When a re-audit is due, the arbiter only adds an entry that says so, as for every timer. Ingest folds that entry, and
-// adds the entries with the beliefs.
+// In a re-audit, the rules in force judge the existing beliefs again. When one is due, the arbiter only adds an entry
+// that says so, as for every timer. Ingest folds that entry, and adds the entries with the beliefs.
 
 // scheduleReaudit sets the timer of the next re-audit according to the policy in force.
 func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {

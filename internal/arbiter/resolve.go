@@ -342,8 +342,8 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 // approvalRule begins the names of the rules of alerts about refused resolutions. The failed check follows.
 const approvalRule = "approval-"
 
-// refuse leaves the hold open, and returns an alert that names the failed check. The ledger gets each such alert, and
-// the live feed only those whose count is a power of two.
+// refuse leaves the hold open, and returns an alert that names the failed check. The alert counts the refusals of this
+// hold by this check. The ledger gets each such alert, and the live feed only those whose count is a power of two.
 func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Time) (*stage.Output, error) {
 	var r *approval.Error
 	if !errors.As(cause, &r) {

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// Rules of the arbiter's alerts about signed orders: orderRule for an accepted one, refusedOrder and the failed check
-// for a refused one.
+// Rules of the arbiter's alerts about signed orders. The rule is orderRule if the order was accepted, else refusedOrder
+// followed by the failed check.
 const (
 	orderRule    = "order"
 	refusedOrder = "order-"

@@ -97,7 +97,7 @@ func (t *timers) first() string {
 // holds returns the number of open holds: each has one expiry timer.
 func (t *timers) holds() (n int) {
 	for k := range t.live {
-		// Synthetic projects are not counted.
+		// Holds of recorded sessions that are replayed are not counted.
 		if k[9] == timerExpiry && !streams.IsSynthetic(k[10:]) {
 			n++
 		}

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// fellRule begins the names of the rules of findings on beliefs that became less reliable. The axis of the change
-// follows.
+// fellRule begins the names of the rules of findings on beliefs that became less reliable. The changed axis (see
+// beliefs.Axes) follows.
 const fellRule = "belief-fell-"
 
 // noteRevisions stores a finding on each belief that an attestation or a contradiction made less reliable. For each

@@ -88,7 +88,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	return class, nil
 }
 
-// foremost returns the strictest of the reasons of a class, at most maxReasons.
+// foremost returns the strictest of the reasons that come from an action's class, at most maxReasons.
 func foremost(reasons []streams.Reason) []streams.Reason {
 	out := slices.Clone(reasons)
 	slices.SortStableFunc(out, func(a, b streams.Reason) int { return cmp.Compare(b.Verdict, a.Verdict) })

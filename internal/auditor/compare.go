@@ -24,8 +24,8 @@ type Comparison struct {
 	Bad []chain.Finding `json:"bad,omitempty"`
 }
 
-// comparer goes through the log's leaves and the ledger's entries side by side. It skips the leaves of an earlier
-// ledger, which come before the log's last reset.
+// comparer goes through the log's leaves and the ledger's entries side by side. A reset is a leaf that says that the
+// ledger was created again. The leaves before the last reset are about an earlier ledger, and comparer skips them.
 type comparer struct {
 	Comparison
 	log     *chain.Log

@@ -18,7 +18,7 @@ const AskAudit = "audit"
 
 // Request is a question about the log.
 type Request struct {
-	// Do is head, list, snapshot, tile, bundle, payload, find or handovers.
+	// Do is head, list, snapshot, tile, bundle, payload or find.
 	Do   string `json:"do"`
 	From int64  `json:"from,omitzero"` // list: leaf indexes, From <= i < To; payload: the leaf index
 	To   int64  `json:"to,omitzero"`

@@ -19,7 +19,7 @@ type cosigner struct {
 	log  *chain.Log
 	out  *slog.Logger
 	wake chan struct{}
-	ask  chan chan struct{} // closed when the last checkpoint was submitted
+	ask  chan chan struct{} // each channel is closed when the last checkpoint was submitted
 
 	// The cosigner's goroutine owns these fields.
 	client  witness.Client

@@ -6,7 +6,8 @@ import (
 	"lazaret/streams"
 )
 
-// silences are the silences of alerts in the ledger, by project.
+// silences are the silences in the ledger, by project. While a silence lasts, notifications of the alerts that it
+// covers are not sent.
 type silences map[string][]*silence
 
 type silence struct {

@@ -40,7 +40,7 @@ func (c *Config) PlanExpiry(ctx context.Context, before time.Time) (*Expiry, err
 	}
 	err = c.Log(ctx, func(l *inquiry.Log) (err error) {
 		if l == nil {
-			return errors.New("there is no log here")
+			return errors.New("the data folder has no log of an auditor: run the command where an auditor runs")
 		}
 		x.UpTo, err = l.LastBefore(x.Before)
 		return err

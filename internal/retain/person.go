@@ -54,8 +54,8 @@ type AlsoForgotten struct {
 	Persons []string `json:"persons,omitzero"`
 	Why     string   `json:"why"`
 	// Person is the person whom the entry concerns: the data subject that it names, or the user if it names no data
-	// subject. If it names neither and another stage than ingest made it, Person is that of the entry from which it was
-	// made. If that is the erased person, Person is empty.
+	// subject. If it names neither, and a stage other than ingest made it, Person is the person whom the stage's input
+	// concerns. Person is empty if that is the erased person.
 	Person string `json:"-"`
 }
 
@@ -248,8 +248,8 @@ func (c *Config) awaitAll(ctx context.Context, js jetstream.JetStream, r *Record
 }
 
 // maxRounds is the maximum number of searches for entries that were added while an erasure runs. A few rounds suffice:
-// after the first statement, a stage adds an entry about listed ones only if it has not yet folded the last entries
-// before the statement.
+// after the first statement, only a stage that has not yet folded the last entries before the statement adds an entry
+// about listed entries.
 const maxRounds = 8
 
 // statedBefore returns the sequences that earlier statements about a data subject list, the ids of these statements,

@@ -25,7 +25,7 @@ import (
 type Config struct {
 	Conn  *nats.Conn // with the retention credential
 	Trust *keys.Trust
-	// Log opens the auditor's log, or a snapshot of it, and calls ask with it.
+	// Log opens the auditor's log, or a snapshot of it, and calls ask with it. If there is no log, it calls ask with nil.
 	Log func(ctx context.Context, ask func(*inquiry.Log) error) error
 	// Data is the data folder with the files of the memory tool and of hooks. If it is empty, none are erased.
 	Data string

@@ -28,7 +28,7 @@ type trace struct {
 	listed map[uint64]bool   // sequences of the ledger messages to erase
 	taken  map[uint64]bool   // positions of the entries to erase
 	wanted map[uint64]bool   // proposals whose verdicts are to be erased
-	names  map[string]int    // ids that listed entries introduced (of events with their agent) → round
+	names  map[string]int    // ids that listed entries introduced (of events with agent) → the round that found them
 	bare   map[string]bareID // ids of events, without their agent
 	own    map[string]bool   // events that are not erased (with their agent) but have the same id as one in bare
 	others map[string]bool
@@ -387,8 +387,8 @@ func (t *trace) quoted(e *streams.Entry, first bool) {
 	}
 }
 
-// passes calls all to read the entries, again and again, until three passes in a row find no new entry. Then two
-// further passes look for quotations. If no entry is listed after a pass, passes returns at once.
+// passes calls all to read the entries, again and again, until three passes in a row find no new entry. Then it makes
+// two further passes with quoted. If no entry is listed after a pass, passes returns at once.
 func (t *trace) passes(all func(fn func(e *streams.Entry)) error) error {
 	t.round++
 	for idle := 0; idle < 3; {
