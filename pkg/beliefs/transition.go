@@ -128,8 +128,8 @@ type TransitionError struct {
 	By       Authority
 	// Needed are the authorities that may make the move. If there is no such move, Needed is empty.
 	Needed []Authority
-	// Why says why the move is forbidden although the authority may normally make it: a gate, a missing successor or
-	// missing support.
+	// Why says why the move is forbidden although the authority may normally make it: the evidence is of too weak a
+	// class, a successor is missing, or the belief is not supported.
 	Why string
 }
 

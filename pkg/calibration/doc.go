@@ -12,9 +12,9 @@
 //     binning, AAAI 2015; C. Guo et al., On calibration of modern neural networks, ICML 2017).
 //
 // An agent is over-confident if its gap is at least MaxGap and statistically significant. The test is Spiegelhalter's
-// statistic, (Σ(c-y))² / Σc(1-c), above Z² on the side of too much confidence (D. J. Spiegelhalter, Probabilistic
-// prediction in patient management and clinical trials, Statistics in Medicine 5, 1986, in the form of a test of the
-// mean).
+// statistic, (Σ(c-y))² / Σc(1-c), above 1.645² (5 %) on the side of too much confidence (D. J. Spiegelhalter,
+// Probabilistic prediction in patient management and clinical trials, Statistics in Medicine 5, 1986, in the form of a
+// test of the mean).
 //
 // All computation is in integers, with confidences in hundredths of a percent. With floating-point numbers, the results
 // could differ: some machines fuse two operations into one.

@@ -252,8 +252,9 @@ func (v *verification) ours(c *signed, cps []signed) bool {
 	})
 }
 
-// changes reads the list of changes and compares it with the claims, which are what checkpoints commit to. It removes
-// claims that agree with the list, and reports those that differ. It returns the last listed hash of each record.
+// changes reads the list of changes and compares it with claims: the checkpoints, as indexes in cps, by the number of
+// changes to which each commits. It removes claims that agree with the list, and reports those that differ. It returns
+// the last listed hash of each record.
 func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int) map[recordKey][sha256.Size]byte {
 	lastOf := make(map[recordKey][sha256.Size]byte)
 	agree := func() {

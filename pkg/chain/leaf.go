@@ -80,10 +80,9 @@ func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	return append(b, l.Project...), nil
 }
 
-// follows reports whether the leaf may follow at the position that next gives, and returns as after the value of
-// next for the leaf after this one. next allows two positions. The first is its sequence: the leaf may begin the
-// next ledger message. The second is possible if the index of next is not 0: the leaf may be the entry with this
-// index in the message before.
+// follows reports whether the leaf may come next in the log. next is the position after the leaf before it. If the leaf
+// begins a ledger message, the message must have the sequence of next. If the index of next is not 0, the leaf may also
+// be the next entry of the message before, which has this index. after is next for the leaf after this one.
 func (l *Leaf) follows(next uint64) (after uint64, ok bool) {
 	due, seq := position.Sequence(next), position.Sequence(l.Seq)
 	switch l.Kind {

@@ -100,11 +100,11 @@ func (v *vault) unwrap(k, wrapped []byte, subject string) (cipher.AEAD, error) {
 	}
 	n := v.master.NonceSize()
 	if len(wrapped) < n {
-		return nil, fmt.Errorf("the key of subject %q is truncated", subject)
+		return nil, fmt.Errorf("the key of data subject %q is truncated", subject)
 	}
 	key, err := v.master.Open(nil, wrapped[:n], wrapped[n:], k)
 	if err != nil {
-		return nil, fmt.Errorf("the key of subject %q cannot be decrypted with this master key", subject)
+		return nil, fmt.Errorf("the key of data subject %q cannot be decrypted with this master key", subject)
 	}
 	return aead(key)
 }
@@ -182,13 +182,13 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	defer l.appending.Unlock()
 	k, err := l.vault.newest(l.db, subject)
 	if err != nil {
-		return 0, fmt.Errorf("looking for the keys of subject %q: %w", subject, err)
+		return 0, fmt.Errorf("looking for the keys of data subject %q: %w", subject, err)
 	}
 	b := l.db.NewBatch()
 	defer b.Close()
 	alone, err := l.rekey(b, subject, k, stay)
 	if err != nil {
-		return 0, fmt.Errorf("storing %d payloads of subject %q: %w", len(stay), subject, err)
+		return 0, fmt.Errorf("storing %d payloads of data subject %q: %w", len(stay), subject, err)
 	}
 	n := 0
 	for g := uint32(1); g <= k.generation; g++ {

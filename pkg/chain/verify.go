@@ -116,7 +116,7 @@ type Report struct {
 	// Forgotten counts payloads that were erased or whose key was destroyed. If VerifyOptions.Lawful is set, those that
 	// it does not allow are not counted; they are findings.
 	Forgotten int64 `json:"forgotten"`
-	// Payloads that the log lacks because their leaves were imported from another log.
+	// NotHeld counts payloads that the log lacks because their leaves were imported from another log.
 	NotHeld     int64    `json:"not_held"`
 	Bytes       int64    `json:"bytes"` // hashed bytes of leaves and payloads
 	Checkpoints int64    `json:"checkpoints"`

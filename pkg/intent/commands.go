@@ -8,7 +8,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Limits on what AsksForCommand reads. Nothing longer is asked for.
+// Limits on what AsksForCommand reads. Beyond a limit, it returns false.
 const (
 	maxRequest = 4 << 10 // bytes of the message
 	maxCommand = 1 << 10 // bytes of the command line
@@ -56,8 +56,8 @@ var holds = text.Set(`no not nor never none nobody nothing nowhere neither noone
 // apostrophes are the characters that people write as an apostrophe.
 const apostrophes = "'’‘`´′‵ʼʹꞌ＇"
 
-// HoldsBack reports whether a message has a word of holds or the name of a weekday. A message with letters of another
-// script counts as one that has, because such words are not known in it.
+// HoldsBack reports whether a message has a word of holds or the name of a weekday. It also returns true for a message
+// with letters of another script than Latin, because such words are not known in it.
 func HoldsBack(said string) bool {
 	if strings.ContainsFunc(said, func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) }) {
 		return true
@@ -183,7 +183,8 @@ const (
 	cited                      // the sentence, or one near it, may be somebody else's
 )
 
-// chain returns the imperatives of a sentence. All of its parts, other than a remark, must begin with one.
+// chain returns the imperatives of a sentence. Each part of the sentence, except a remark, must begin with an
+// imperative.
 func chain(sentence []string) (out []order, is sense) {
 	low := make([]string, len(sentence))
 	for i, w := range sentence {
@@ -320,7 +321,8 @@ type command struct {
 	acts string // imperatives by which people ask for it
 	// may are the words that the request may have besides names, and must those of which it must have one.
 	may, must string
-	// options need not be named. One with a colon has a value that the user must name, one with two any text.
+	// options are options that the user need not name. If one colon follows an option, the user must name its value; if
+	// two follow, its value may be any text.
 	options string
 	known   string // operands and values that need not be named
 	least   int    // the least number of operands

@@ -33,8 +33,8 @@ func stemHashes(words string) (hs []uint32) {
 }
 
 // AsksToChange reports whether the user asked for a change of every one of the files, by its name. One request must
-// have the file's name and a verb of changing. A request does not count if it only asks to know something, or if it
-// may ask that the file is not changed. For a file that is loaded, the reading of asksForLoaded counts.
+// have the file's name and a verb of changing. A request does not count if it only asks to know something, or if it may
+// ask that the file is not changed. For a file that agents or programs load by themselves, asksForLoaded decides.
 func (s *Said) AsksToChange(files []File) bool {
 	return len(files) > 0 && !slices.ContainsFunc(files, func(file File) bool {
 		if file.Loaded {

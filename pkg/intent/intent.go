@@ -218,8 +218,8 @@ var function = Words(strings.Fields("the and to of is my what which for please m
 // unknown whether a user of another language asked for an act.
 func understood(words []uint32) bool { return Count(words, function) >= 2 }
 
-// Faded returns words that replace the words of a user after these have expired. They name nothing. They are
-// understood if the user's words were.
+// Faded returns the words that replace the words of a user after these have expired. They name nothing. They only keep
+// that the words were English, see understood.
 func Faded(words []uint32) []uint32 {
 	if !understood(words) {
 		return nil

@@ -167,7 +167,9 @@ type change struct {
 	changes  bool     // the sentence asks for something that may change files
 }
 
-// outside returns the words of the sentence that are not of the text for a file. In "the hours", hours are a thing.
+// outside returns the words of the sentence that are not of the text for a file. It leaves out words that HoldsBack
+// would take for a condition or a delay, but that are none here: those of "make sure" and "from scratch", and a thing
+// such as "the hours".
 func (c *change) outside() (words []string) {
 	for i, w := range c.raw {
 		switch {
@@ -341,11 +343,11 @@ func (c *change) ahead(i int) (is sense, ok bool) {
 	return understoodAll, true
 }
 
-// wished are words before a request that say that it is one.
+// wished are the beginnings of sentences that make a request of the words after them: "I want you to add …".
 var wished = [][]string{strings.Fields("i want you to"), strings.Fields("i'd like you to"),
 	strings.Fields("i need you to"), strings.Fields("i would like you to"), strings.Fields("i’d like you to")}
 
-// other returns how much of a sentence is understood that begins with no imperative.
+// other returns how much is understood of a sentence that begins with no imperative.
 func (c *change) other() sense {
 	for i, w := range c.low {
 		if cites[w] || strings.HasSuffix(c.raw[i], ":") || strings.Contains(w, opaque) ||
@@ -430,7 +432,8 @@ func (c *change) output(from, to int) {
 	}
 }
 
-// object reports whether the words between a verb and a preposition at the index at are an object that fits.
+// object reports whether the words between a verb and a preposition (at the index at) are an object that fits the verb
+// and the preposition.
 func (c *change) object(v verb, prep string, from, at int) bool {
 	object := c.low[from:at]
 	if inside := prep == "in" || prep == "inside" || prep == "within"; inside && v.swap && swaps(object) {

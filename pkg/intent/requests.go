@@ -419,8 +419,9 @@ func (q *Ask) names(values []Value) bool {
 	})
 }
 
-// touches reports whether the request names at least one such word of a value, for example a name in a title that
-// the agent wrote. Of a path it must name most of them, because words in paths are common.
+// touches reports whether the request names at least one of the words that tell a value of the call from others, for
+// example a name in a title that the agent wrote. Of a path it must name most of them, because words in paths are
+// common.
 func (q *Ask) touches(values []Value) bool {
 	return q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
 		path := strings.ContainsAny(v.Text, "/.") && !strings.Contains(v.Text, " ")

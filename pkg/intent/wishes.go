@@ -16,7 +16,8 @@ type Wishes struct {
 	Inert   bool // it neither asks for another change nor takes anything back
 }
 
-// asides are conditions and negations in a request that do not take it back. The group is the sign after them.
+// asides are conditions and negations in a request that do not take it back. They are removed from the text. The group
+// of each expression is the punctuation beside it, which stays.
 var asides = []*regexp.Regexp{
 	regexp.MustCompile(`(?i),?\s+(?:if|where|when|as) (?:needed|necessary|required|appropriate|applicable)` +
 		`([.,;!?]|$|\s+and\b)`),
@@ -65,7 +66,7 @@ func ReadWishes(said string) (w Wishes) {
 			}
 			c := change{raw: words[from:to]}
 			is := c.read()
-			// A colon gives the rest of the row to the file, and the list that follows.
+			// After a colon, the rest of the row and the list that follows are text for the file.
 			if c.colon {
 				c.content, to, list = append(slices.Clip(c.content), words[to:]...), len(words), true
 			}

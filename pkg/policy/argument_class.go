@@ -47,9 +47,8 @@ func (c Class) atLeast(d demand) Class {
 	return c.raise(d.level, d.why)
 }
 
-// raiseByArguments raises the class by the values of the arguments. They never lower it. If settled is set, an
-// entry for the tool's own catalogue set the level, and only the names of files with secrets that the tool reads
-// count.
+// raiseByArguments raises the class by the values of the arguments. They never lower it. If settled is set, an entry
+// for the tool's own catalogue set the level. Then only the name of a file with secrets that the tool reads counts.
 func (p *Policy) raiseByArguments(c Class, k *call, settled bool) Class {
 	change := c.Level >= beliefs.L3
 	if len(k.raw) == 0 || settled && change {

@@ -26,11 +26,12 @@ type arguments struct {
 	destinations []destination
 	resources    []string // lower case, paths cleaned
 	unread       bool     // a limit was reached
-	line         bool     // the call has a command line, and no argument that may name a destination besides
+	line         bool     // the call has a command line, and no other argument that may name a destination
 	text         string   // all strings
 }
 
-// lineFolders are arguments with the folder in which a command line runs, or the like.
+// lineFolders are arguments beside a command line that name no destination: the folder in which the line runs, and
+// whether it runs in the background.
 var lineFolders = text.Set("cwd workdir workingdirectory directory dir isbackground")
 
 // hostWords are the last words of names of arguments that contain a host.

@@ -15,12 +15,11 @@ const maxGuardReasons = 8
 // Guard joins the policy's verdict on the call's arguments to a class: its destinations and
 // resources. It only tightens: the level stays, the floor may rise. args is as in Classify.
 //
-// The action's effects determine which arguments are checked. For actions that send data out
-// (egress, publish, exec, or unknown effects) every address and name counts. For actions that only
-// read, URLs and arguments for hosts count; of other addresses, only those of metadata services and
-// those that the policy denies. For all other actions, too, only these two count. Arguments that the
-// policy names as content are skipped, unless the action executes code or its effects are unknown. For a command line,
-// this machine is no destination: the level says whether the line may run.
+// The action's effects determine which arguments are checked. For actions that send data out (egress, publish, exec, or
+// unknown effects) every address and name counts. For actions that only read, URLs and arguments for hosts count. Of
+// other addresses, and for all other actions, only metadata services and destinations that the policy denies count.
+// Arguments that the policy names as content are skipped, unless the action executes code or its effects are unknown.
+// For a command line, this machine is no destination: the level says whether the line may run.
 func (p *Policy) Guard(c Class, args []byte) Class {
 	if len(args) == 0 && !p.egress.listed {
 		return c

@@ -21,10 +21,9 @@ type toolName struct {
 
 type word struct {
 	from, to int32 // range in norm
-	// noun is set if a governing word precedes this word without a conjunction between them, or if
-	// the name puts its verb last. In get_order_status, "order" is a noun: the tool does
-	// not place an order. "email" in email.list, "report" in report_search and "return" in
-	// return_label_create are nouns too.
+	// noun is set if a governing word (see governs) precedes this word without a conjunction between them, or if the name
+	// puts its verb last. In get_order_status, "order" is a noun: the tool does not place an order. "email" in
+	// email.list, "report" in report_search and "return" in return_label_create are nouns too.
 	noun bool
 	// head is set for the first word of the name, and for the first word after a namespace
 	// separator: '.', '/', ':' or a double underscore.

@@ -135,7 +135,8 @@ type writes struct {
 }
 
 // written returns the files that a call writes. memory is set if one of them is a file of an agent's memory. loads are
-// those that are loaded, as the host says; without them, the names of the files say it.
+// the files that agents or programs load by themselves, as the host says. If loads is empty, the files' names decide
+// which these are.
 func (w *writes) written(loads []string) (files []intent.File, memory bool) {
 	for _, file := range w.files {
 		loaded := Loaded(file)

@@ -18,7 +18,7 @@ var placeholders = set(`password passwd passwort secret secrets changeme change_
 	hidden redacted masked removed postgres mysql root admin administrator guest default rabbitmq minioadmin foobar
 	undefined string passphrase forgot forgotten confirm update private`)
 
-// placeholderWord matches a word of a name of a password in manuals.
+// placeholderWord matches one word of a placeholder for a password in manuals, such as "your-db-password-here".
 const placeholderWord = `(?:your|my|new|old|some|strong|secure|real|actual|user|admin|root|db|database|app|api|pg|` +
 	`redis|mongo|smtp|server|client|ci|password|passwd|passwort|passphrase|passcode|pass|pwd|pw|secrets?|token|key|` +
 	`credentials?|value|values|here|goes|env|vars?|placeholder|example|sample|dummy|change|me|insert|enter|replace|with|` +
@@ -32,8 +32,8 @@ var (
 	joinedWords = regexp.MustCompile(`^` + placeholderWord + `+$`) // dbpassword, as in $dbPassword
 )
 
-// placeholder reports whether the whole of a value is one in place of a password: your-password, <db password>, ${PW},
-// {{ .Values.password }}, ****. A password that only has a part of this form is none.
+// placeholder reports whether a value as a whole is a placeholder for a password: your-password, <db password>, ${PW},
+// {{ .Values.password }}, ****. A password of which only a part has this form is no placeholder.
 func placeholder(value string) bool {
 	lower := strings.ToLower(value)
 	if placeholders[lower] || variable(value) || strings.Trim(lower, lower[:1]) == "" ||
@@ -54,8 +54,8 @@ func placeholder(value string) bool {
 const minPassword = 6
 
 // passwords keeps the passwords in a URL: in front of the host, and in parameters. body is the URL from its authority
-// on, and at is its position in the text. A name without a dot is one of a test or of the own machine, such as
-// localhost. Passwords in front of it are no secrets, and no password for a host of manuals is one.
+// on, and at is its position in the text. A host without a dot, such as localhost, is this machine or one of a test. A
+// password in front of such a host does not count. No password for a host that is reserved for manuals counts.
 func (sc *scanner) passwords(authority, tail, host string, at int) {
 	if documented(host) {
 		return
@@ -145,8 +145,8 @@ func (sc *scanner) password(raw string, at int) {
 	sc.keepAt(Secret, masked(value, 0, 0), at, at+len(raw))
 }
 
-// labelKeys keeps keys in the labels of a host, which have lower case, and may have lost the underscore that hosts do
-// not have.
+// labelKeys keeps API keys that are in a label of a host. Hosts are in lower case and have no underscore. So such a key
+// is in lower case, and may lack its underscore.
 func (sc *scanner) labelKeys(host string) {
 	if len(host) < minLabelKey {
 		return

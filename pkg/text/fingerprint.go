@@ -11,7 +11,7 @@ import (
 // Fingerprint recognizes a text that is the same or almost the same.
 type Fingerprint struct {
 	Exact Digest `json:"x"` // of the normalized text
-	// of the text's content words and pairs of adjacent words; zero if it has no words
+	// Sketch is of the text's content words and pairs of adjacent words; it is zero if the text has no words
 	Sketch Sketch `json:"k,omitzero"`
 }
 

@@ -19,7 +19,7 @@ type Features struct {
 	Spans    []Span    `json:"s,omitempty"` // encoded parts, in order of discovery
 	Carriers []Carrier `json:"c,omitempty"` // in order of appearance; decoded views last
 	Phrases  Phrases   `json:"p,omitzero"`
-	// of the content; then of each decoded view that has at least three words
+	// Prints are the fingerprints of the content, and then of each decoded view that has at least three words
 	Prints  []Fingerprint `json:"f,omitempty"`
 	Words   int           `json:"w,omitzero"` // number of words in the content
 	Command CommandScore  `json:"o,omitzero"` // the highest of the scores of the text and its decoded views

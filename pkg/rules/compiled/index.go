@@ -47,7 +47,7 @@ type fieldIndex struct {
 	// Lengths of the keys of isText, one bit for each length; the highest bit is for all longer keys.
 	sizes uint64
 	few   []textAtom // the keys of isText with their atoms, if there are few
-	// Atoms that a text begins with something, by the first byte in lower case; nil if there is none.
+	// begins has the atoms that the text begins with something, by its first byte in lower case; nil if there is none.
 	begins  *[256][]textAtom
 	literal *literals // nil if no literal is searched
 }

@@ -69,7 +69,7 @@ type claim struct {
 	// claim. It is searched for in the statement and in the words before the statement. If it is nil, nothing reverses
 	// the statement.
 	turned *regexp.Regexp
-	before int // number of these words
+	before int // number of words before the statement in which turned is searched for
 }
 
 var (
@@ -98,11 +98,11 @@ var claims = func() (out []claim) {
 		`(?:needs?|requires?)(?: `+filler+`){0,2} no(?: `+filler+`){0,4} `+anyApproval,
 		`(?:no|not|never|(?:do|does|need|should|must)nt) (?:have to |be )?(?:asks?|asked|asking|waits?|waiting|awaits?)(?: `+
 			filler+`){0,6} `+anyApproval)
-	// Something is done without one.
+	// Something is done without an approval.
 	add(denied, maxClause,
 		`without (?:asking|waiting|needing|requiring|requesting|seeking)(?: `+filler+`){0,6} `+anyApproval,
 		`(?:can|may|could|will|allowed|able|free)(?: [^ ]+){1,6} without(?: `+article+`){0,4} `+anyApproval)
-	// It is skipped, or switched off.
+	// The approval is skipped, or switched off.
 	add(denied, 2,
 		skipping+`(?: `+article+`){0,4} `+noun+
 			`(?:$| (?:steps?|process|checks?|requirements?|stage|gates?|for|on|before|when|in|and|altogether|entirely|now))`,
