@@ -15,8 +15,8 @@ type Retry struct {
 	// Tries is the maximum number of tries. Values below 2 mean one try. Answers that a verdict is
 	// pending (LZ206) do not count; the call then goes on until its context ends.
 	Tries int
-	// First is the pause after the first try. The pause doubles after each try, up to Most. Each actual pause is random
-	// in the upper half of the value, so that many clients do not try again at the same time.
+	// First is the pause after the first try. The pause doubles after each try, up to Most. The actual pause is a random
+	// one between half of this value and the whole, so that many clients do not try again at the same time.
 	First, Most time.Duration
 	// Each is the time limit of one try, so that a lost answer leaves time for another try. Zero
 	// means that only the context's deadline applies.

@@ -29,7 +29,7 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 	case streams.TypeChunk:
 		c := new(streams.ChunkEntry)
 		if err := streams.Unmarshal(e.Body, c); err != nil {
-			log.Error("unreadable chunk", "seq", e.Seq, "err", err)
+			log.Error("a part of a rule set, policy or trust file cannot be read and is ignored", "seq", e.Seq, "err", err)
 			return nil
 		}
 		return give(st, chunkKey(c.Digest, c.Index), c.Chunk)

@@ -43,10 +43,9 @@ func Export(w io.Writer, e *streams.Entry) error {
 	return err
 }
 
-// Files reads files, or the *.jsonl files in folders, and calls f for each entry of ingest. A line is an
-// exported ledger entry, a recorded session, or a piece of content. Files computes the entries of sessions and
-// contents with ingest's fold under the shipped policy. Their proposals get no verdict, so a memory stays a
-// candidate.
+// Files reads files, or the *.jsonl files in folders, and calls f for each entry of ingest. A line is an exported
+// ledger entry, a recorded session, or a piece of content. Files computes the entries of sessions and contents with
+// ingest's fold under the shipped policy. Their proposals get no verdict, so a memory stays unverified and hidden.
 func Files(paths []string, f func(*streams.Entry) error) error {
 	off, err := stage.OpenOffline()
 	if err != nil {

@@ -25,8 +25,8 @@ func OperatorKey(data string) string { return filepath.Join(natsserver.KeysDir(d
 // AuditorKey returns the path of the key that signs checkpoints, which the first start creates.
 func AuditorKey(data string) string { return filepath.Join(natsserver.KeysDir(data), "auditor.key") }
 
-// StateKeyFile returns the path of the key that seals the state of the stages. It is outside the folder
-// of the state.
+// StateKeyFile returns the path of the key that encrypts the state of the stages. The key is outside the state's
+// folder.
 func StateKeyFile(data string) string { return filepath.Join(natsserver.KeysDir(data), stateKey) }
 
 const stateKey = "state.key"

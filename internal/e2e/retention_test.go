@@ -47,7 +47,7 @@ func TestUpWithARetentionTrimsByItself(t *testing.T) {
 	if out := must(t, data, "audit", "show", "a1"); !strings.Contains(out, "read_file") {
 		t.Errorf("the log says: %s", out)
 	}
-	if out, code := command(t, data, "audit", "show", "nosuch"); code != 2 || !strings.Contains(out, `has none "nosuch"`) ||
+	if out, code := command(t, data, "audit", "show", "nosuch"); code != 2 || !strings.Contains(out, `has no entry "nosuch"`) ||
 		!strings.Contains(out, "lazaret audit ls") {
 		t.Errorf("exit %d, the log says of an entry that it does not have: %s", code, out)
 	}

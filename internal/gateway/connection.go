@@ -24,8 +24,8 @@ import (
 // next attempt.
 const again = time.Second
 
-// door is one credential and the connection that was opened with it.
-type door struct {
+// login is the use of one credential: its NATS connection, and the held proposals that were made with it.
+type login struct {
 	name string
 	cfg  *Config
 
@@ -48,11 +48,11 @@ type session struct {
 // watch cancels a pending request when the server denies its subject.
 type watch struct{ cancel context.CancelCauseFunc }
 
-func newDoor(name string, cfg *Config) *door {
-	return &door{name: name, cfg: cfg, denied: make(map[string][]*watch)}
+func newLogin(name string, cfg *Config) *login {
+	return &login{name: name, cfg: cfg, denied: make(map[string][]*watch)}
 }
 
-func (d *door) close() {
+func (d *login) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.now != nil {
@@ -61,8 +61,8 @@ func (d *door) close() {
 	}
 }
 
-// open returns the door's session. It connects first if there is none.
-func (d *door) open() (*session, error) {
+// open returns the login's session. It connects first if there is none.
+func (d *login) open() (*session, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.now != nil && !d.now.nc.IsClosed() {
@@ -76,8 +76,8 @@ func (d *door) open() (*session, error) {
 	return d.now, d.err
 }
 
-// dial connects with the door's credential. Its errors are of type *Problem.
-func (d *door) dial() (*session, error) {
+// dial connects with the login's credential. Its errors are of type *Problem.
+func (d *login) dial() (*session, error) {
 	s := new(session)
 	var err error
 	if s.project, s.agent, err = speaker(natsfiles.Creds(d.cfg.Data, d.name)); err != nil {
@@ -106,7 +106,7 @@ func (d *door) dial() (*session, error) {
 	return s, nil
 }
 
-func (d *door) refusal() *Problem {
+func (d *login) refusal() *Problem {
 	return problem(streams.CodeCredential, "the NATS server refuses the credential %s: it was revoked or has expired",
 		d.name)
 }
@@ -136,7 +136,7 @@ func speaker(file string) (project, agent string, err error) {
 var errDenied = errors.New("the NATS server denies the subject to this credential")
 
 // failed handles the connection's asynchronous errors. nats.go calls it.
-func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
+func (d *login) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -160,7 +160,7 @@ func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
 
 // asking calls f with a context that is canceled with errDenied when the server denies the subject. The
 // server reports a denied publish as an asynchronous error, so the reply that f awaits never comes.
-func (d *door) asking(ctx context.Context, subject string, f func(ctx context.Context) error) error {
+func (d *login) asking(ctx context.Context, subject string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := &watch{cancel}

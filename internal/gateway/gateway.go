@@ -65,9 +65,9 @@ type Gateway struct {
 
 	files sync.Mutex // held while the memory tool changes files
 
-	mu    sync.Mutex
-	doors map[string]*door    // by credential; guarded by mu
-	users map[string]*limiter // by token; guarded by mu
+	mu     sync.Mutex
+	logins map[string]*login   // by credential; guarded by mu
+	users  map[string]*limiter // by token; guarded by mu
 }
 
 // Start starts a gateway, which serves until Close.
@@ -87,7 +87,7 @@ func Start(cfg Config) (*Gateway, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{Addr: l.Addr().String(), cfg: cfg, tokens: token.Open(cfg.Data), stop: stop, done: make(chan struct{}),
-		doors: make(map[string]*door), users: make(map[string]*limiter)}
+		logins: make(map[string]*login), users: make(map[string]*limiter)}
 	g.http = &http.Server{
 		Handler: g.handler(), TLSConfig: cfg.TLS,
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHeader,
@@ -140,7 +140,7 @@ func (g *Gateway) Close() {
 	<-g.done
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, d := range g.doors {
+	for _, d := range g.logins {
 		d.close()
 	}
 }
@@ -171,14 +171,14 @@ func enter(places chan struct{}) (leave func(), ok bool) {
 	}
 }
 
-// door returns the door of a credential, and creates it on first use.
-func (g *Gateway) door(credential string) *door {
+// login returns what the gateway keeps about a credential, and creates it on first use.
+func (g *Gateway) login(credential string) *login {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d := g.doors[credential]
+	d := g.logins[credential]
 	if d == nil {
-		d = newDoor(credential, &g.cfg)
-		g.doors[credential] = d
+		d = newLogin(credential, &g.cfg)
+		g.logins[credential] = d
 	}
 	return d
 }

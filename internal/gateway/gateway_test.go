@@ -345,7 +345,7 @@ func TestACredentialThatIsRevokedDuringARequestIsNoOutage(t *testing.T) {
 			}
 			answers <- res
 		}()
-		d := p.door(name)
+		d := p.login(name)
 		connected := func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.now != nil }
 		eventually(t, "the request has a connection", connected)
 		if _, err := p.Server.Minter().Revoke(name, false); err != nil {

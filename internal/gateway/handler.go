@@ -23,7 +23,7 @@ type call struct {
 	r     *http.Request
 	ctx   context.Context // carries the request's traceparent
 	g     *Gateway
-	d     *door
+	d     *login
 	s     *session
 	users *limiter
 	leave func() // ends the call's count as a concurrent request; safe to call twice
@@ -160,7 +160,7 @@ func (g *Gateway) admit(r *http.Request) (*call, error) {
 	if !ok {
 		return nil, tooMany(MaxInFlight, "are being answered")
 	}
-	d := g.door(t.Credential)
+	d := g.login(t.Credential)
 	s, err := d.open()
 	if err != nil {
 		leave()

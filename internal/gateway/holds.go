@@ -46,8 +46,8 @@ func (p *proposed) await(ctx context.Context, cl *client.Client, rep *client.Rep
 	return rep, nil
 }
 
-// Limits of the held proposals that a door remembers. If the door has dropped a proposal, its client must send it
-// again to learn the verdict.
+// Limits of the held proposals that are remembered for each credential. If a proposal was dropped, its client must send
+// it again to learn the verdict.
 const (
 	maxHolds     = 4096
 	maxHoldBytes = 16 << 20
@@ -142,8 +142,8 @@ func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.R
 	return last, nil // the hold is still open
 }
 
-// hold returns the current verdict on a held proposal. It sends the proposal again if the door remembers it.
-// Otherwise it reads the hold's state from the arbiter.
+// hold returns the current verdict on a held proposal. It sends the proposal again if it is remembered. Otherwise it
+// reads the hold's state from the arbiter.
 func hold(c *call) (any, error) {
 	id := c.r.PathValue("id")
 	c.d.mu.Lock()
@@ -189,7 +189,7 @@ func (c *call) holdState(ctx context.Context, id string) (*client.Reply, error) 
 	if !streams.ValidID(id) {
 		return nil, unknown
 	}
-	s, err := c.g.door(string(natsserver.RoleViewer)).open()
+	s, err := c.g.login(string(natsserver.RoleViewer)).open()
 	if err != nil {
 		c.g.cfg.Log.Debug("holds from before the gateway's start cannot be looked up, because they are read with the "+
 			"credential viewer", "err", err)

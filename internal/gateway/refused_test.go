@@ -54,7 +54,7 @@ func TestAGatewaySaysThatTheServerRefusesACredential(t *testing.T) {
 	refused := func(credential, secret string) {
 		t.Helper()
 		for where, g := range gateways {
-			d, since := g.door(credential), time.Now()
+			d, since := g.login(credential), time.Now()
 			again := func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.tried.After(since) }
 			eventually(t, credential+", "+where+": LZ209", func() bool {
 				code, prob := decideAt(t, g, secret)

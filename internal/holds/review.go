@@ -44,7 +44,7 @@ func NewReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*Review
 		Command: args.Command}
 	if h.Verdict.Policy != "" && h.Verdict.Policy != pol.Digest {
 		r.Notes = append(r.Notes,
-			"another policy than this one is in force; give that policy with --policy to use its words and profiles")
+			"these levels are not proposed by the policy in force; give its file with --policy")
 	}
 	profile := pol.ProfileOf(args.Server, args.Command)
 	if profile != nil {

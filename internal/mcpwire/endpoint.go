@@ -179,7 +179,8 @@ func (e *Endpoint) handler(ctx context.Context) http.Handler {
 			}
 		}
 		if e.Loopback && !loopback(r.Host) {
-			http.Error(w, "the endpoint has no such host name", http.StatusMisdirectedRequest)
+			http.Error(w, "this endpoint serves only this machine: use localhost or 127.0.0.1 as the host name",
+				http.StatusMisdirectedRequest)
 			return
 		}
 		if o := r.Header.Get("Origin"); o != "" && !sameOrigin(o, r) || crossSite(r) {

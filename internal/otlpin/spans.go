@@ -62,9 +62,9 @@ const (
 	noIDs     = "no valid trace id and span id"
 	noContent = "a retrieval or memory operation without content (record gen_ai.retrieval.documents or " +
 		"gen_ai.memory.records)"
-	noTool    = "execute_tool without gen_ai.tool.name"
-	noOrigin  = AttrOrigin + " is not an origin"
-	tooNested = "a value that is not JSON"
+	noTool   = "execute_tool without gen_ai.tool.name"
+	noOrigin = AttrOrigin + " is not an origin"
+	notJSON  = "a value that is not JSON"
 )
 
 // span is a span with the data of its resource and trace.
@@ -169,11 +169,11 @@ func (s *span) tool() ([]Event, string) {
 	failed := s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR || s.text("error.type") != ""
 	content, err := content(s.attrs["gen_ai.tool.call.result"])
 	if err != nil {
-		return nil, tooNested
+		return nil, notJSON
 	}
 	args, err := arguments(s.attrs["gen_ai.tool.call.arguments"])
 	if err != nil {
-		return nil, tooNested
+		return nil, notJSON
 	}
 	if content == "" && failed {
 		content = s.failure()
@@ -211,14 +211,14 @@ func (s *span) found(attr string, o beliefs.Origin, tool, query string) ([]Event
 	text, err := content(s.attrs[attr])
 	switch {
 	case err != nil:
-		return nil, tooNested
+		return nil, notJSON
 	case text == "":
 		return nil, noContent
 	}
 	obs := &streams.Observation{Head: s.head("-o"), Tool: tool, Content: text}
 	if query != "" {
 		if obs.Args, err = streams.Marshal(map[string]string{"query": query}); err != nil {
-			return nil, tooNested
+			return nil, notJSON
 		}
 	}
 	return []Event{{streams.KindObs, origin, obs}}, ""
@@ -232,7 +232,7 @@ func (s *span) written() ([]Event, string) {
 	}
 	records, err := structured(s.attrs["gen_ai.memory.records"])
 	if err != nil {
-		return nil, tooNested
+		return nil, notJSON
 	}
 	var list []struct {
 		ID      string         `json:"id"`

@@ -11,7 +11,7 @@ import (
 func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil {
-		f.log.Error("unreadable forgotten entry", "seq", e.Seq, "err", err)
+		f.log.Error("an order to forget a project cannot be read and is ignored", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
 	// In keys of the signals' tables, a table and a generation precede the project.

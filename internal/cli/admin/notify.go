@@ -169,7 +169,7 @@ func notifyTestCommand(a *verb.App, load func() (*notify.Config, error)) *cobra.
 					failed++
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: %v\n", r.Name, r.Kind(), err)
 				} else {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: taken\n", r.Name, r.Kind())
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: accepted by the receiver\n", r.Name, r.Kind())
 				}
 			}
 			for s := range want {

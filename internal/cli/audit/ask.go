@@ -247,7 +247,7 @@ func showCommand(a *verb.App) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && seq == "" && s.where == "" {
-				return errors.New("name an index, an event's id or a ledger entry (--seq), or say --where")
+				return errors.New("name an index, an event's id or a ledger entry (--seq), or give --where EXPRESSION")
 			}
 			asked, err := name(verb.Arg(args), seq)
 			if err != nil {
@@ -305,7 +305,7 @@ func noEntry(asked, where string, size int64) string {
 	if asked = strconv.Quote(asked); asked == `""` {
 		asked = "for which " + where
 	}
-	return fmt.Sprintf("the log of %d entries has none %s: name an index below %d, an event's id as its sender gave "+
+	return fmt.Sprintf("the log of %d entries has no entry %s: name an index below %d, an event's id as its sender gave "+
 		"it, or a ledger entry with --seq; `lazaret audit ls` lists them. An entry that is seconds old may not be "+
 		"chained yet", size, asked, size)
 }

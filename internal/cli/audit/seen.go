@@ -19,7 +19,8 @@ import (
 // maxSeen is the maximum number of stored checkpoints that are read.
 const maxSeen = 10_000
 
-// seen has the records that this machine stored about the log in a folder when it verified logs.
+// seen has the checkpoints that earlier verifications on this machine stored, for a verification of the log in one
+// folder.
 type seen struct {
 	state string // folder of all records of this machine
 	dir   string // folder of the log, absolute and without symbolic links
@@ -97,8 +98,8 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 	return s, nil
 }
 
-// hold makes a verification check the log against the stored checkpoints.
-func (s *seen) hold(v *chain.VerifyOptions) {
+// addTo makes a verification compare the log with the stored checkpoints.
+func (s *seen) addTo(v *chain.VerifyOptions) {
 	v.Seen = s.notes
 	if s.here != nil {
 		v.Against = append(v.Against, s.here.Note)

@@ -280,7 +280,7 @@ func readLeaf(ctx context.Context, src chain.Source, i, size int64) (*entry, err
 		return nil, err
 	}
 	if int(i%chain.TileWidth) >= len(leaves) {
-		return nil, fmt.Errorf("the bundle of leaf %d has %d leaves", i, len(leaves))
+		return nil, fmt.Errorf("the log's entry bundle for leaf %d has only %d leaves, without this one", i, len(leaves))
 	}
 	leaf, err := chain.DecodeLeaf(leaves[i%chain.TileWidth])
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"lazaret/streams"
 )
 
-// trimHorizon is the default age of trimmed entries. A repeated proposal gets its old verdict for about
-// a third of this time.
+// trimHorizon is the default age of trimmed entries: more than the 31 days for which a repeated proposal gets its old
+// verdict.
 const trimHorizon = 90 * 24 * time.Hour
 
 func init() {
@@ -110,7 +110,7 @@ func printTrimming(w io.Writer, t *retain.Trimming, dry bool) {
 	horizon := t.Before.Format(time.RFC3339)
 	switch {
 	case t.UpTo == 0 || t.UpTo <= t.Already:
-		fmt.Fprintf(w, "nothing to trim: no other entry older than %s may be removed (bounded by %s); the ledger is "+
+		fmt.Fprintf(w, "nothing to trim: no further entry older than %s may be removed (bounded by %s); the ledger is "+
 			"trimmed up to %d\n", horizon, t.Because, t.Already)
 	case dry:
 		fmt.Fprintf(w, "entries up to %d would be removed (bounded by %s; horizon %s), once these have their "+

@@ -220,7 +220,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	rep := &verifyReport{RuleSets: []string{}, Policies: []string{}}
 	seen, seenErr := loadSeen(dir, vs)
 	if seenErr == nil {
-		seen.hold(&v)
+		seen.addTo(&v)
 	}
 	inForce := newActivations()
 	decisions := newApprovals()

@@ -30,15 +30,15 @@ import (
 	"lazaret/streams"
 )
 
-// word holds the options of an attestation: a signed decision on a belief.
-type word struct {
+// attestation holds the options of a signed decision on a belief.
+type attestation struct {
 	project, key, reason string
 	successor            string   // id of the belief that replaces the belief, if it is superseded
 	findings             []string // keys of the findings that a confirmation clears
 	life                 time.Duration
 }
 
-func (w *word) bind(c *cobra.Command) {
+func (w *attestation) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.project, "project", embedded.DefaultProject, "`PROJECT`")
 	f.StringVar(&w.key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
@@ -46,8 +46,8 @@ func (w *word) bind(c *cobra.Command) {
 	verb.SignatureLife(f, &w.life)
 }
 
-// say signs a decision on a belief as shown, and returns the ledger's reply.
-func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d approval.Decision,
+// sign signs a decision on a belief as shown, and returns the ledger's reply.
+func (w *attestation) sign(ctx context.Context, nc *nats.Conn, signer note.Signer, d approval.Decision,
 	b *ingest.Belief) (*streams.ResolveReply, error) {
 	if sum := sha256.Sum256([]byte(b.Content)); b.Memory && b.Digest != "sha256:"+hex.EncodeToString(sum[:]) {
 		return nil, fmt.Errorf("the content of belief %s does not have the digest that the signature would cover: do not "+
@@ -66,7 +66,7 @@ func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d app
 
 // showFindings prints the findings that make recalls withhold a belief. It says of each whether the confirmation clears
 // it, and stores the keys of those that it clears.
-func (w *word) showFindings(ctx context.Context, nc *nats.Conn, out io.Writer, b *ingest.Belief) error {
+func (w *attestation) showFindings(ctx context.Context, nc *nats.Conn, out io.Writer, b *ingest.Belief) error {
 	var all []arbiter.Finding
 	err := query.Ask(ctx, nc, arbiter.AskFindings, streams.PartitionOf(w.project),
 		arbiter.FindingsRequest{Project: w.project, Agent: b.Agent, Belief: b.BeliefRef}, &all)
@@ -91,9 +91,9 @@ func (w *word) showFindings(ctx context.Context, nc *nats.Conn, out io.Writer, b
 	return nil
 }
 
-// wordCommand returns a command that signs a decision on one belief.
-func wordCommand(a *verb.App, d approval.Decision, use, short string) *cobra.Command {
-	var w word
+// attestCommand returns a command that signs a decision on one belief.
+func attestCommand(a *verb.App, d approval.Decision, use, short string) *cobra.Command {
+	var w attestation
 	c := &cobra.Command{
 		Use:   use + " ID",
 		Short: short,
@@ -105,7 +105,7 @@ it was refused and the belief is unchanged.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
 			if d == approval.Supersede && w.successor == "" {
-				return errors.New("--by is missing: it names the belief that replaces the other")
+				return errors.New("--by is missing: give the id of the belief that replaces this one")
 			}
 			signer, err := keys.LoadSigner(w.key)
 			if err != nil {
@@ -128,11 +128,11 @@ it was refused and the belief is unchanged.`,
 						return err
 					}
 				}
-				rep, err := w.say(ctx, nc, signer, d, b)
+				rep, err := w.sign(ctx, nc, signer, d, b)
 				if err != nil {
 					return err
 				}
-				return wordOutcome(cmd, rep)
+				return printAttested(cmd, rep)
 			})
 		},
 	}
@@ -144,7 +144,7 @@ it was refused and the belief is unchanged.`,
 	return c
 }
 
-func wordOutcome(cmd *cobra.Command, rep *streams.ResolveReply) error {
+func printAttested(cmd *cobra.Command, rep *streams.ResolveReply) error {
 	if rep.Error != nil {
 		fmt.Fprintf(os.Stderr, "lazaret: %s: %s\n", rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 		return &cli.Exit{Code: cli.ExitNegative}
@@ -158,7 +158,7 @@ func wordOutcome(cmd *cobra.Command, rep *streams.ResolveReply) error {
 func init() { Verbs.Add("beliefs", quarantineCommand) }
 
 func quarantineCommand(a *verb.App) *cobra.Command {
-	var w word
+	var w attestation
 	var sc scopeFlags
 	var asJSON bool
 	c := &cobra.Command{
@@ -206,7 +206,7 @@ type quarantined struct {
 
 // quarantineAll signs the quarantine of each belief that the request finds. Without a signer it only shows the
 // beliefs.
-func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *word, signer note.Signer,
+func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *attestation, signer note.Signer,
 	q *ingest.PinpointRequest, all, asJSON bool) error {
 	var found ingest.Pinpointed
 	if err := query.Ask(ctx, nc, ingest.AskPinpoint, streams.PartitionOf(q.Project), q, &found); err != nil {
@@ -227,7 +227,7 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 		case signer == nil:
 			b.Outcome = "would be quarantined"
 		default:
-			rep, err := w.say(ctx, nc, signer, approval.Quarantine, &b.Belief)
+			rep, err := w.sign(ctx, nc, signer, approval.Quarantine, &b.Belief)
 			if err != nil {
 				return err
 			}

@@ -56,11 +56,11 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 	return verb.Group("beliefs", "List, explain and correct beliefs", ls, show,
 		lineageCommand(a, "lineage", "Show the origins of a belief and its consequences", true, true),
 		lineageCommand(a, "impact", "Show the consequences of a belief", false, true),
-		wordCommand(a, approval.Confirm, "confirm",
+		attestCommand(a, approval.Confirm, "confirm",
 			"Sign that a belief is true, even if a rule found something in it; its truth becomes supported"),
-		wordCommand(a, approval.RejectBelief, "reject",
+		attestCommand(a, approval.RejectBelief, "reject",
 			"Sign that a belief is rejected: it is quarantined now, and each time that it is written again"),
-		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces a belief"))
+		attestCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces a belief"))
 }
 
 func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {

@@ -200,7 +200,7 @@ func incidentOpenCommand(a *verb.App) *cobra.Command {
 	var found []string
 	c := &cobra.Command{Use: "open TITLE", Short: "Sign that there is an incident", Args: cobra.ExactArgs(1),
 		Long: `Open an incident. Serious alerts open one automatically (see incidents in the policy). If
-one with the same --key is open, the evidence is added to it. The signer's key needs the
+one with the same --case is open, the evidence is added to it. The signer's key needs the
 role approver, operator, auditor or probe.`,
 		Example: `  lazaret incident open "poisoned page" --severity high \
     --evidence "source:https://shop.example" --key alice.key`,
@@ -291,7 +291,7 @@ lists the beliefs and signs nothing.`,
 			}
 			if sc.dry {
 				return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-					return quarantineAll(ctx, cmd, nc, &word{project: s.Project}, nil, sc.request(s.Project), sc.All, false)
+					return quarantineAll(ctx, cmd, nc, &attestation{project: s.Project}, nil, sc.request(s.Project), sc.All, false)
 				})
 			}
 			o := approval.NewOrder(approval.QuarantineIncident, s.Project, time.Now(), order.Life)

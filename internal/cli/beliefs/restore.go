@@ -65,7 +65,7 @@ func pointsCommand(a *verb.App) *cobra.Command {
 // restoreCommand returns `beliefs restore`. Without --to, it clears one belief that was suspected or quarantined
 // by mistake. With --to, it rolls all beliefs back to a restore point.
 func restoreCommand(a *verb.App) *cobra.Command {
-	one := wordCommand(a, approval.ClearBelief, "restore",
+	one := attestCommand(a, approval.ClearBelief, "restore",
 		"Sign that a suspicion or quarantine was unfounded (the belief is context only until confirmed), or "+
 			"roll back to a restore point")
 	single, to, dry := one.RunE, "", false
@@ -164,7 +164,7 @@ func rollback(a *verb.App, cmd *cobra.Command, s *verb.SignedOrder, point string
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("the rollback is under way: %w", ctx.Err())
+				return fmt.Errorf("the rollback continues, but the command stopped waiting for its end: %w", ctx.Err())
 			case <-time.After(50 * time.Millisecond):
 			}
 		}

@@ -231,6 +231,9 @@ func promptHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbite
 		open = slices.DeleteFunc(open, func(h arbiter.Hold) bool { return h.Verdict.Tool != streams.RegisterPrompt })
 		if len(open) != 1 {
 			said := fmt.Sprintf("%d prompts of project %s wait to be accepted", len(open), project)
+			if len(open) > 1 {
+				said += ", name one:"
+			}
 			for _, h := range open {
 				said += fmt.Sprintf("\n  %s  agent %s", h.ID, h.Agent)
 			}

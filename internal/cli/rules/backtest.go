@@ -159,7 +159,7 @@ func printBacktest(w io.Writer, r *backtest.Report) error {
 	if r.Seconds > 0 {
 		fmt.Fprintf(w, " in %.2f s, %.0f a second", r.Seconds, r.PerSec)
 	}
-	fmt.Fprintf(w, "\nbefore %.19s, after %.19s: ", r.Before, r.After)
+	fmt.Fprintf(w, "\nrule set before %.19s, after %.19s: ", r.Before, r.After)
 	if len(r.Changed) == 0 {
 		fmt.Fprintln(w, "no rule differs")
 	} else {

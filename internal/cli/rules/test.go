@@ -125,7 +125,7 @@ func printTests(w io.Writer, rep *ruletest.Report) error {
 			quiet++
 		}
 	}
-	_, err := fmt.Fprintf(w, "coverage %.1f %%: %d of %d; of %d rules %d fired and %d stayed quiet\n", cov.Percent,
+	_, err := fmt.Fprintf(w, "coverage %.1f %%: %d of %d cases; of %d rules %d fired and %d stayed quiet\n", cov.Percent,
 		cov.Met, cov.Goals, len(cov.Rules), fired, quiet)
 	return err
 }
