@@ -1,6 +1,6 @@
-"""What the examples share: a simulated store on this machine, and a client of the proxy in front of it.
+"""Shared by the examples: a simulated store on this machine, and a client of the proxy in front of it.
 
-usage of each example: python3 KIND.py [PORT_OF_THE_STORE [URL_OF_THE_PROXY]]
+Usage of each example: python3 KIND.py [PORT_OF_THE_STORE [URL_OF_THE_PROXY]]
 """
 import json
 import sys
@@ -41,7 +41,7 @@ def serve(routes):
 
 
 def call(what, method, path, body=None, origin=None, kind="application/json"):
-    """Sends the proxy a request. origin says whose words it carries; by default a document's."""
+    """Sends a request to the proxy. origin is the origin of the words in it, by default document."""
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode() if body is not None else None
     headers = {"Content-Type": kind, "Lazaret-Session": "example", **({"Lazaret-Origin": origin} if origin else {})}
     try:

@@ -8,16 +8,16 @@ export class Guard {
     Object.assign(this, { nc, project, agent, session });
   }
 
-  /** May this be remembered? Whatever is no verdict is a hold. */
+  /** May this be remembered? A request that gets no verdict counts as hold. */
   async remember({ origin, content, key, source }) {
     const body = JSON.stringify({ id: nuid.next(), session: this.session, content, key, source });
     return this.#ask(`lz.svc.remember.${this.project}.${this.agent}.${origin}`, body);
   }
 
   /**
-   * Which of these may enter a context? They are judged by their words, not by an
-   * id that the store gives back: who changes the store cannot borrow the trust of
-   * another memory. facts may steer; background may be read and not acted on.
+   * Which of these may enter a context? They are judged by their words, not by the ids of
+   * the store. So somebody who changes a text in the store cannot give it the trust of
+   * another memory. The agent may act on facts; it may only read background.
    */
   async gate(candidates, purpose = "planning") {
     if (candidates.length === 0) return { facts: [], background: [], refused: [] };

@@ -19,7 +19,7 @@ const guarded = (guard, name, { write, find }) => ({
   },
 });
 
-/** mem0's platform. infer is off: what was judged is stored, and not what a model makes of it. */
+/** mem0's platform. infer is off, so that mem0 stores the judged text and not a text that its model makes of it. */
 export const mem0 = (guard, { url = "https://api.mem0.ai", key, user }) => {
   const headers = { authorization: `Token ${key}` };
   return guarded(guard, "mem0", {
@@ -45,8 +45,8 @@ export const letta = (guard, { url = "https://api.letta.com", key, agent }) => {
 };
 
 /**
- * Zep. Facts are what its model made of the words that were judged, so the gate
- * has not seen them: they come as background. Episodes are the words themselves.
+ * Zep. Its model makes facts from the judged texts. The gate has not seen these words, so
+ * facts are only background. Episodes are the judged texts themselves.
  */
 export const zep = (guard, { url = "https://api.getzep.com", key, user }) => {
   const headers = { authorization: `Api-Key ${key}` };

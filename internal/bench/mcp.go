@@ -91,5 +91,5 @@ func (r *MCPReport) Lines() []Line {
 		ms("  proxied, p50", r.Proxied.P50), ms("  proxied, p99", r.Proxied.P99),
 		ms(fmt.Sprintf("  added, the first %d calls", r.Window), r.First),
 		ms(fmt.Sprintf("  added, the last %d of %d", r.Window, r.Direct.Requests), r.Last),
-		{What: "  against each other", Value: r.Ratio, Unit: "x", Budget: "<= 1.1 x", Pass: r.Ratio <= 1.1}}
+		{What: "  ratio of the last to the first calls", Value: r.Ratio, Unit: "x", Budget: "<= 1.1 x", Pass: r.Ratio <= 1.1}}
 }

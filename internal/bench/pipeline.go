@@ -185,7 +185,7 @@ func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (
 		return nil, errors.New("the ledger has no observation")
 	}
 	if err := rep.shape(ctx, filepath.Join(dir, "shape"), o, load, entries); err != nil {
-		return nil, fmt.Errorf("measuring the shape: %w", err)
+		return nil, fmt.Errorf("measuring a bare server with the messages of the pipeline: %w", err)
 	}
 	rep.ShapeRaw, rep.ShapeRatio = rep.Shape/rep.Raw, rep.PerSecond/rep.Shape
 	return rep, nil

@@ -33,9 +33,9 @@ class Host:
         return ack.seq
 
     def digest(self, action: dict) -> str:
-        """The digest of docs/protocol.md.
+        """The digest of an action, as docs/protocol.md defines it.
 
-        For numbers that are no small integers take a library for RFC 8785.
+        If args has other numbers than small integers, use a library for RFC 8785.
         """
         bound = {"project": self.project, "agent": self.agent}
         bound |= {k: action[k] for k in ("session", "id", "tool", "args")}
@@ -43,9 +43,9 @@ class Host:
         return "sha256:" + hashlib.sha256(canon.encode()).hexdigest()
 
     async def ask(self, action: dict) -> dict:
-        """Sends a proposal, again with the same bytes and id when nobody answers.
+        """Sends a proposal. If there is no answer, sends the same bytes again, at most three times in all.
 
-        An answer that is not to this action is none.
+        An answer to another action does not count.
         """
         proposal = json.dumps(action).encode()
         for attempt in range(3):
@@ -62,10 +62,10 @@ class Host:
         return HOLD
 
     async def await_hold(self, action: dict, reply: dict, patience: float) -> dict:
-        """Waits for a person.
+        """Waits for a person's decision.
 
-        It subscribes before it asks again, so that nothing falls between the
-        two, and believes only what it is answered.
+        It subscribes before it asks again, so that it misses no message. A message
+        only makes it ask again: it returns answers to its requests, never a message.
         """
         if not open_hold(reply):
             return reply

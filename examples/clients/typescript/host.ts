@@ -19,7 +19,7 @@ interface Reply {
   };
 }
 
-/** Everything that is no verdict is a hold. */
+/** The result of a request that got no verdict. */
 const HOLD: Reply = { verdict: "hold" };
 
 const { NATS_URL, NATS_CREDS, NATS_INBOX_PREFIX, LAZARET_PROJECT: project, LAZARET_AGENT: agent } = process.env;
@@ -32,7 +32,7 @@ const js = jetstream(nc);
 /** A proposed action. */
 interface Action { id: string; session: string; tool: string; args: Record<string, unknown>; after: number }
 
-/** JSON with sorted keys: RFC 8785, since both take numbers and strings from ECMAScript. */
+/** Canonical JSON (RFC 8785): JSON.stringify with sorted keys, because the RFC formats numbers as ECMAScript does. */
 function canonical(v: unknown): string {
   if (Array.isArray(v)) return `[${v.map(canonical).join(",")}]`;
   if (v === null || typeof v !== "object") return JSON.stringify(v);
@@ -40,15 +40,15 @@ function canonical(v: unknown): string {
   return `{${Object.keys(o).sort().map((k) => `${JSON.stringify(k)}:${canonical(o[k])}`).join(",")}}`;
 }
 
-/** The digest of docs/protocol.md. */
+/** The digest of an action, as docs/protocol.md defines it. */
 function digest({ session, id, tool, args }: Action): string {
   const bound = canonical({ project, agent, session, id, tool, args });
   return "sha256:" + createHash("sha256").update(bound).digest("hex");
 }
 
 /**
- * Sends a proposal, again with the same bytes and id when nobody answers. An answer
- * that is not to this action is none.
+ * Sends a proposal. If there is no answer, it sends the same bytes again. An answer to
+ * another action does not count.
  */
 async function ask(action: Action): Promise<Reply> {
   const proposal = JSON.stringify(action);
@@ -65,8 +65,8 @@ async function ask(action: Action): Promise<Reply> {
 }
 
 /**
- * Waits for a person. It subscribes before it asks again, so that nothing falls
- * between the two, and believes only what it is answered.
+ * Waits for a person's decision. It subscribes before it asks again, so that it misses no
+ * message. It returns answers to its requests, never a message.
  */
 async function awaitHold(action: Action, reply: Reply, patience: number): Promise<Reply> {
   const hold = reply.entry?.hold;
