@@ -30,7 +30,7 @@ type Options struct {
 	Processes string
 	Drills    []string
 	Answers   int // minimum number of verdicts that callers must receive
-	Joint     int // minimum number of verdicts that one process must decide jointly
+	Joint     int // minimum number of verdicts in joint frames (docs/architecture.md)
 	Projects  int
 	Dir       string // must be empty
 	FullDisk  bool   // fill the disk too; needs root
@@ -71,7 +71,7 @@ type Report struct {
 	Unassessed   int    `json:"unassessed"` // missing assessments of required groups for proposals
 	Twice        int    `json:"twice"`      // proposals with two verdicts, or two assessments of a group
 	Verdicts     int    `json:"verdicts"`
-	Joint        int    `json:"joint"`      // verdicts that were decided jointly
+	Joint        int    `json:"joint"`      // verdicts in joint frames
 	Unreplayed   int    `json:"unreplayed"` // assessments and verdicts that a replay of the ledger does not give
 	Answers      int    `json:"answers"`    // received by callers
 	Allowed      int    `json:"allowed"`    // Answers that allow
@@ -105,7 +105,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{layout: layouts[o.Processes], only: o.Processes != Up, dir: o.Dir, at: make(map[string]string),
+	f := &fleet{layout: layouts[o.Processes], alone: o.Processes != Up, dir: o.Dir, at: make(map[string]string),
 		procs: make(map[string]*process), ways: make(map[string]*proxy),
 		clocks: make(map[string]*clock)}
 	if f.programs, err = programsOf(self); err != nil {

@@ -39,7 +39,7 @@ func pair(stage string) []string { return []string{stage, stage + "/b"} }
 // The values of Options.Processes.
 const (
 	Daemons = "daemons" // two processes of each daemon
-	Pair    = "pair"    // two processes with all stages, which decide jointly
+	Pair    = "pair"    // two processes with all stages, which decide in joint frames
 	Up      = "up"      // a process with server and all stages, and one with all stages
 )
 
@@ -47,7 +47,7 @@ const (
 type layout struct {
 	names  []string // processes other than the server
 	drills []string
-	joint  bool // processes decide jointly
+	joint  bool // the stages of a process decide in joint frames (docs/architecture.md)
 	killed int  // in how many of three kills the standby is killed together with the process
 	askers int  // number of projects with a caller
 	// rest is the time between two windows of events. Stages decide jointly only while the ledger does
@@ -126,11 +126,11 @@ type fleet struct {
 	layout
 	dir      string            // contains a folder for each process
 	at       map[string]string // by process: the process whose data folder it uses, if not its own
-	only     bool              // the server runs without stages
+	alone    bool              // the server process runs no stages
 	programs string            // folder of the binaries
 	addr     string            // address of the server
 	procs    map[string]*process
-	ways     map[string]*proxy
+	ways     map[string]*proxy // by daemon: the proxy between it and the server
 	clocks   map[string]*clock // replaced clocks by process
 	noClocks error             // why clocks cannot be replaced
 	took     atomic.Int64      // takeovers by a standby
@@ -234,7 +234,7 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	case name == server:
 		program, ready = "lazaret", "lazaret is up"
 		args = []string{"up", "--data", f.data(name), "--listen", f.addr}
-		if f.only {
+		if f.alone {
 			args = append(args, "--server-only")
 		} else {
 			args = append(args, "--verbose", "--http", "off", "--console", "off")
@@ -425,14 +425,14 @@ func (f *fleet) quiet(ctx context.Context) error {
 	}
 	writers := slices.Clone(f.names)
 	slices.Reverse(writers)
-	if !f.only {
+	if !f.alone {
 		writers = append(writers, server)
 	}
 	if err := f.stop(ctx, writers...); err != nil {
 		return err
 	}
-	if !f.only {
-		f.only = true
+	if !f.alone {
+		f.alone = true
 		if err := f.start(ctx, server); err != nil {
 			return err
 		}

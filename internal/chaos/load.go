@@ -32,7 +32,7 @@ var origins = []beliefs.Origin{beliefs.OriginUser, beliefs.OriginTool, beliefs.O
 type event struct {
 	subject, id string // id is empty if the message is not an event
 	body        []byte
-	ceID        string
+	ceID        string // id in a CloudEvents header, if any
 	content     string // content, or an action's arguments, as the ledger must have it
 }
 

@@ -12,6 +12,7 @@ import (
 	"lazaret/internal/sentinel"
 	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 
 	shipped "lazaret/rules"
@@ -35,7 +36,7 @@ func (rep *Report) replay(ctx context.Context, nc *nats.Conn, data string) error
 	}
 	type answer struct {
 		stage string
-		to    uint64 // position
+		to    uint64 // position of the answered entry
 	}
 	states := make(map[in]*stage.State)
 	for s, f := range folds {
@@ -66,13 +67,13 @@ func (rep *Report) replay(ctx context.Context, nc *nats.Conn, data string) error
 	for at, w := range want {
 		if got[at] != w {
 			rep.Unreplayed++
-			rep.problem("%s wrote another entry for entry %d than a replay gives", at.stage, at.to)
+			rep.problem("%s did not write the entry for entry %s that a replay gives", at.stage, position.Text(at.to))
 		}
 	}
 	for at := range got {
 		if _, ok := want[at]; !ok {
 			rep.Unreplayed++
-			rep.problem("%s wrote an entry for entry %d, and a replay gives none", at.stage, at.to)
+			rep.problem("%s wrote an entry for entry %s, and a replay gives none", at.stage, position.Text(at.to))
 		}
 	}
 	return nil

@@ -120,7 +120,7 @@ func parse(file string, line []byte) (*Case, error) {
 		return nil, err
 	}
 	if r.Dataset == "" {
-		return nil, fmt.Errorf("%q names no dataset", script.Name)
+		return nil, fmt.Errorf("the field `dataset` of %q is missing or empty", script.Name)
 	}
 	c := &Case{Script: script, Dataset: r.Dataset, Task: r.UserTask}
 	if r.Steps == nil {

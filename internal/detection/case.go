@@ -58,9 +58,10 @@ type Action struct {
 	held    []finding // findings of sentinel rules that held or denied the action
 }
 
-// finding is a finding of a rule; each rule counts once.
+// finding is a rule that matched, with its message.
 type finding struct{ rule, why string }
 
+// note adds a finding, unless fs has one of the same rule.
 func note(fs []finding, rule, why string) []finding {
 	if slices.ContainsFunc(fs, func(f finding) bool { return f.rule == rule }) {
 		return fs
@@ -119,8 +120,10 @@ func Read(paths []string, f Filter) ([]*Case, error) {
 		return nil
 	})
 	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("no line of data set %q in %s", f.Dataset,
-			strings.Join(paths, ", "))
+		in := strings.Join(paths, ", ")
+		if err = fmt.Errorf("no lines in %s", in); f.Dataset != "" {
+			err = fmt.Errorf("no line of data set %q in %s", f.Dataset, in)
+		}
 	}
 	return out, err
 }
@@ -134,7 +137,7 @@ func parse(file string, line []byte) (*Case, error) {
 	c := &Case{Script: script, Dataset: r.Dataset, Class: r.Class, Signal: r.Signal}
 	switch {
 	case r.Dataset == "":
-		return nil, fmt.Errorf("%q names no dataset", script.Name)
+		return nil, fmt.Errorf("the field `dataset` of %q is missing or empty", script.Name)
 	case r.Label == "" && r.SessionID != "":
 		c.Session, c.Attack, c.Class, c.Cluster = true, r.Attacked, r.Kind, script.Name
 	case r.Label == "attack", r.Label == "benign":

@@ -75,7 +75,7 @@ func TestWhatCannotBeReadSaysWhere(t *testing.T) {
 	for text, want := range map[string]string{
 		line + "\n" + line:                         `c.jsonl:2: "a" is a duplicate`,
 		strings.Replace(line, "benign", "good", 1): `c.jsonl:1: label "good"`,
-		strings.Replace(line, `"D"`, `""`, 1):      `names no dataset`,
+		strings.Replace(line, `"D"`, `""`, 1):      "c.jsonl:1: the field `dataset` of",
 	} {
 		name := filepath.Join(dir, "c.jsonl")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
