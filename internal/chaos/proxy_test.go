@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A held message arrives after its process has closed the connection, and only messages of the gate are
+// A held message arrives after its process has closed the connection, and only messages that match the gate are
 // held.
 func TestAHeldMessageOutlivesItsProcess(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")

@@ -25,7 +25,7 @@ func TestPromiseB17EveryLogHasAnOriginOfItsOwn(t *testing.T) {
 			t.Errorf("two logs are called %s", s.Name())
 		}
 		seen[s.Name()] = true
-		// It does not change.
+		// A second call must keep the log's name.
 		if _, err := datafolder.Trust(data); err != nil {
 			t.Fatal(err)
 		}

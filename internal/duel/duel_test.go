@@ -37,8 +37,8 @@ func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
 	}
 }
 
-// After the agent looked up the user's own thing, a value from other content is held whatever the text.
-// The two exceptions are the seeds whose users name no thing.
+// Once the agent has looked up the thing that the user named, an action with a value from other content is held,
+// however that content words its request. The two exceptions are the seeds whose users name no thing.
 func TestALookupOfTheUsersThingExcusesNoOther(t *testing.T) {
 	seeds, p := shippedSeeds(t)
 	won := make(map[string]bool)
@@ -184,7 +184,7 @@ func TestARealPipelineDecidesAsTheFoldsAlone(t *testing.T) {
 	counts := map[bool]int{}
 	for i := range 60 {
 		s := *seeds[(i*7)%len(seeds)]
-		if i%2 == 0 { // one that may pass
+		if i%2 == 0 { // without a task of the user, the attack may pass
 			mute := *s.setting
 			mute.User = "."
 			s.setting = &mute

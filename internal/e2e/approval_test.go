@@ -433,7 +433,7 @@ func TestAReleaseIsJudgedByThePolicyInForceThen(t *testing.T) {
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activateTrust()
 	v := p.held("a1")
-	// A mere reload changes nothing.
+	// A policy that differs only in a comment does not invalidate the hold's revision: an approval still counts.
 	p.activate(streams.DoActivatePolicy, []byte(string(policy.Default)+"\n# the same\n"))
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(v), alice)); rep.State != streams.HoldApproved {
 		t.Errorf("after a reload: %+v", rep)

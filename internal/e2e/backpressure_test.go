@@ -107,7 +107,7 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "what was refused is taken", func() bool { return observe(n-1) == nil })
 	caughtUp("ingest")
 
-	// The others: the intake still accepts events.
+	// While one of the other stages is stopped, the intake still accepts events.
 	for i, stage := range []string{"sentinels", "arbiter", "auditor"} {
 		f.procs[stage].signal(syscall.SIGSTOP)
 		for range 100 {

@@ -40,7 +40,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 			t.Fatal("an action without a tool is taken")
 		}
 	}
-	// Entries about both are erased with either.
+	// An entry that is about both people is erased with either of them.
 	if _, err := h.c.Recall(h.ctx(), &streams.Recall{Head: streams.Head{ID: "rboth", Session: "s"},
 		Query: "the word of this person"}); err != nil {
 		t.Fatal(err)

@@ -173,7 +173,7 @@ func (r *rejudge) take(t *testing.T, e *streams.Entry) {
 		}
 		return
 	case e.Type == streams.TypeVerdict:
-		// As a sentinel hears it.
+		// A sentinel gets each verdict on an action too, because a held action must not count as a step of a sequence.
 		var v streams.VerdictEntry
 		if err := streams.Unmarshal(e.Body, &v); err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ protected:
 		{"fetch_page", `{"url":"http://[::ffff:10.0.0.1]/"}`, streams.Deny, streams.CodeEgress},
 		{"read_file", `{"path":"notes.txt"}`, streams.Allow, ""},
 		{"read_file", `{"path":"/work/../etc/shadow"}`, streams.Deny, streams.CodeProtected},
-		// That a destination is in the list of allowed ones does not lower the level of a tool.
+		// A destination in the list of allowed ones does not lower the level of the tool.
 		{"send_email", `{"to":"x@api.example.com"}`, streams.Hold, streams.CodeFloor},
 	} {
 		if v := p.decide(action("s", c.tool, c.args)); v.Verdict != c.want || c.code != "" && !has(v, c.code) {

@@ -33,7 +33,7 @@ func TestPromptsFromTheCommandLine(t *testing.T) {
 			t.Errorf("lazaret %s: exit %d, want %d and %q\n%s", strings.Join(args, " "), code, want, says, out)
 		}
 	}
-	accept := func() { // the look names the command that signs
+	accept := func() { // without --yes, the command prints the command that signs
 		t.Helper()
 		_, sign, _ := strings.Cut(must(t, data, "prompts", "accept"), "nothing was signed; to sign: lazaret ")
 		exits(0, "REGISTERED", append(strings.Fields(sign), "--key", key)...)

@@ -20,7 +20,7 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// contract describes HTTP calls of a memory store, as the store's reference does: those that the examples make.
+// contract describes the HTTP calls that the examples make to a memory store. It is taken from the store's reference.
 type contract struct {
 	Calls []struct {
 		Method, Path             string

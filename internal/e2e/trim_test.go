@@ -180,7 +180,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	say()
 	verify("after interrupted trimmings")
 
-	// Lost disks.
+	// Each stage loses its state, and gets it back from its snapshot.
 	cut.up.interrupt()
 	for _, s := range []string{"ingest", "arbiter", "sentinel-core"} {
 		dir := filepath.Join(cut.data, "state", s)

@@ -18,8 +18,8 @@ import (
 type arbiter struct {
 	gate
 	mu    sync.Mutex
-	holds bool                             // new proposals
-	lost  error                            // in the place of its answers
+	holds bool                             // it holds new proposals
+	lost  error                            // if set, the caller gets this error and not the verdict
 	given map[string]*streams.VerdictEntry // guarded by mu
 	ids   []string                         // of the proposals, guarded by mu
 }
@@ -228,7 +228,7 @@ func TestARequestWhoseAnswerWasLostIsJudgedAsOfItsRepetition(t *testing.T) {
 			t.Fatal("Write returned no error although the answer was lost")
 		}
 		a.lost = nil
-		want := map[bool]int{false: 2, true: 1}[holds] // a hold stays the same
+		want := map[bool]int{false: 2, true: 1}[holds] // a held proposal is only repeated with its id
 		if v, hold := write(t, h, a, "x"); (v == streams.Hold) != holds || (hold != "") != holds || len(a.ids) != want {
 			t.Errorf("held: %t: %s %q after %d proposals, want %d", holds, v, hold, len(a.ids), want)
 		}

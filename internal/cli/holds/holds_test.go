@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// The list of holds shows the reason that caused the hold: not a reason that asked for nothing, and not
+// The list of holds shows the reason that caused the hold: not a reason with the verdict allow, and not
 // the level if there is a specific finding.
 func TestPromiseA11HoldsAreListedUnderTheStrictestAndMostSpecificReason(t *testing.T) {
 	var (

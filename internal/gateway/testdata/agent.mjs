@@ -34,7 +34,7 @@ assert.equal((await tool("view", { path: "/memories/../a.md" })).is_error, true)
 assert.match((await lz.memoryTool({ command: "view", path: "/memories/a.md", user: "ana" }, { session: "mt" })).content, /noon/);
 assert.match((await lz.memoryTool({ command: "view", path: "/memories/a.md" }, { session: "mt", user: "ana" })).content, /does not exist/);
 
-// Whatever is no verdict is a hold.
+// Without a verdict, the client returns hold.
 const dead = new Lazaret({ url: "http://127.0.0.1:1", token, tries: 2 });
 const closed = await dead.decide({ tool: "read_file" });
 assert.equal(closed.verdict, "hold");

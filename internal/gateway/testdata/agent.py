@@ -49,7 +49,7 @@ assert got["content"] == "File created successfully at: /memories/b.md" and not 
 assert lz.memory_tool({"command": "view", "path": "/memories/b.md", "user": "ana"})["content"].endswith("     1\tThe build runs at noon.")
 assert "does not exist" in lz.memory_tool({"command": "view", "path": "/memories/b.md"}, user="ana")["content"]
 
-# Whatever is no verdict is a hold.
+# Without a verdict, the client returns hold.
 dead = Lazaret(token, "http://127.0.0.1:1", tries=2)
 closed = dead.decide("read_file")
 assert closed.verdict == "hold" and closed.error is not None
