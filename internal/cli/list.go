@@ -104,7 +104,7 @@ func zero(t reflect.Type) any {
 		t = t.Elem()
 	}
 	if t.Implements(textMarshaler) || reflect.PointerTo(t).Implements(textMarshaler) {
-		if t.Kind() == reflect.Uint8 { // a value of an enumeration, whose zero JSON may omit
+		if t.Kind() == reflect.Uint8 { // an enumeration: JSON may omit its zero value, which has a name
 			if m, ok := reflect.Zero(t).Interface().(encoding.TextMarshaler); ok {
 				if b, err := m.MarshalText(); err == nil {
 					return string(b)

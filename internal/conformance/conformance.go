@@ -44,7 +44,7 @@ const kills = 3
 type Config struct {
 	Group   string
 	Command []string
-	// Digest is the digest that the policy pins for the group; OfRules pins none.
+	// Digest is the digest that the policy pins for the group. With OfRules, the policy pins none.
 	Digest string
 	// Deadline is the time in which the group must answer a single proposal.
 	Deadline time.Duration

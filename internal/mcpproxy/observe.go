@@ -28,7 +28,7 @@ import (
 const maxArgs = 32 << 10
 
 // shown records those texts in a response that a model may read. It returns the response to pass on. If the texts
-// cannot be recorded, this is an error instead.
+// cannot be recorded, it returns an error response instead.
 func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrpc.Response {
 	if err := vetResponse(m); err != nil {
 		return fault(m.ID, jsonrpc.CodeInternalError, p.refused(ctx, c.method, "", err).Error())

@@ -211,8 +211,8 @@ func (u *upstream) begin(r *jsonrpc.Request) (ctx context.Context, end func()) {
 	}
 }
 
-// cancelled closes the response to the request that params name, if its version has no sessions. It reports whether
-// that is so.
+// cancelled closes the response to the request that a notifications/cancelled with these params cancels, if the
+// request's protocol version has no sessions. It reports whether it closed one.
 func (u *upstream) cancelled(params json.RawMessage) bool {
 	id, ok := cancelledID(params)
 	u.mu.Lock()

@@ -23,7 +23,8 @@ type object = map[string]jsontext.Value
 type item struct {
 	all   object
 	field string // the member with the text
-	// if the member field has an object with a single string, which is the text: the name of this string
+	// member is not empty if the value of field is an object whose only member is the text. Then it is the name of
+	// this member.
 	member     string
 	text, rest string
 	bare       string // the whole item, if it is a string

@@ -36,7 +36,7 @@ type Process struct {
 	mu       sync.Mutex
 	stages   []*stageOf   // guarded by mu
 	complete bool         // guarded by mu
-	unless   func() error // guarded by mu
+	unless   func() error // set by Unless; guarded by mu
 	sentinel *sentinelVecs
 }
 

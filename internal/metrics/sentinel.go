@@ -34,7 +34,7 @@ type Sentinel struct {
 	p     *Process
 	v     *sentinelVecs
 	group string
-	force [streams.Partitions]string
+	force [streams.Partitions]string  // digest of the rule set in force in each partition
 	sets  map[string]*rules.Evaluator // active in some partition; guarded by Process.mu
 }
 

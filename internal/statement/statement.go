@@ -144,11 +144,12 @@ func Lawful(operators note.Verifiers) *chain.Lawful {
 
 // order is a statement signed by an operator.
 type order struct {
-	index, first int64
-	at           time.Time
-	seqs         map[uint64]bool
-	custody      *streams.Custody // nil if unknown
-	held         map[string]bool  // for an expiry order: projects that it excludes
+	index   int64            // of the statement's leaf
+	first   int64            // index of the first leaf of the same ledger
+	at      time.Time        // time of the leaf
+	seqs    map[uint64]bool  // the entries that the order lists
+	custody *streams.Custody // nil if unknown
+	held    map[string]bool  // for an expiry order: projects that it excludes
 }
 
 // Derived reports whether other stages write entries of this type as a consequence of a project's
@@ -176,12 +177,13 @@ func Expires(c *streams.Custody, leaf *chain.Leaf, earlier bool, held map[string
 		(earlier || position.Sequence(leaf.Seq) <= c.UpTo)
 }
 
-// ruling has the valid statements by project, and the expiry orders.
+// ruling has the valid statements that the log has so far.
 type ruling struct {
-	whole, listed map[string][]order
-	expired       []order
-	bad           []chain.Finding
-	skipped       []string
+	whole   map[string][]order // by project: orders to erase the whole project
+	listed  map[string][]order // by project: orders to erase the entries that they list
+	expired []order            // expiry orders
+	bad     []chain.Finding
+	skipped []string
 }
 
 func (r *ruling) take(j *Judge, s *chain.Statement) {
