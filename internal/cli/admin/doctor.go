@@ -188,7 +188,8 @@ func (c *checks) outside(ctx context.Context, ports []string) {
 			c.add("cluster", nil, "%s cannot be reached from here; name the port for the other servers with --cluster", p)
 			continue
 		case err == nil && time.Until(expires) < natsserver.RenewBefore:
-			err = fmt.Errorf("the certificate of %s ends at %s: lazaret server renew", p, expires.UTC().Format(time.RFC3339))
+			err = fmt.Errorf("the certificate of %s ends at %s: renew it with `lazaret server renew`", p,
+				expires.UTC().Format(time.RFC3339))
 		}
 		c.add("cluster", err, "%s accepts no server without a certificate; its own certificate is valid until %s", p,
 			expires.UTC().Format(time.DateOnly))
