@@ -55,11 +55,11 @@ type Action struct {
 	// After is the last intake sequence that was acknowledged to the host before the agent proposed
 	// this action.
 	After uint64 `json:"after,omitzero"`
-	// Catalogue is where the host took the tool from. It is the ApproveToolsArgs.Binding of an
-	// accepted catalogue, or the name of a host's own tools, such as claude-code.
+	// Catalogue says where the host took the tool from: the ApproveToolsArgs.Binding of a server's accepted tools, or a
+	// name for the host's own tools, such as claude-code.
 	Catalogue string `json:"catalogue,omitzero"`
-	// Loads are files that the action writes and that agents or programs load by themselves, such as CLAUDE.md, if the
-	// host knows where the project's folder is and where links lead. The path of a file in this folder is relative to it.
+	// Loads are files that the action writes and that agents or programs load by themselves, such as CLAUDE.md. Only a
+	// host that knows the project's folder, and where links lead, sets them. A path in this folder is relative to it.
 	Loads []string `json:"loads,omitzero"`
 }
 
@@ -84,7 +84,7 @@ type Shown struct {
 	// Leans is set if an address or account in the arguments came from external content of the project, in any session,
 	// and the user never named it.
 	Leans bool `json:"leans,omitzero"`
-	// Marked is set if the arguments repeat words of a memory whose sensitivity is above internal.
+	// Marked is set if the arguments repeat words of a memory whose sensitivity is confidential or secret.
 	Marked bool `json:"marked,omitzero"`
 }
 
@@ -151,9 +151,8 @@ type ActionEntry struct {
 	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
 	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
 	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
-	// Restored is set if the event's field after is not below the sequence of the event's own message. after is a
-	// sequence that the intake acknowledged before, so it is normally below. If it is not, the intake was restored from
-	// an older copy, and the action is held.
+	// Restored is set if Action.After is not below the sequence of the event's own message. After names an earlier
+	// message, so it is normally below. Otherwise the intake was restored from an older copy, and the action is held.
 	Restored bool `json:"restored,omitzero"`
 	// Annotations are the annotations of the tool in its MCP catalogue that raise the action's level.
 	Annotations jsontext.Value `json:"annotations,omitzero"`

@@ -28,9 +28,9 @@ type BatchEvent struct {
 	Bad  *RejectError // why the element is not a valid event; nil if it is
 }
 
-// IsBatch reports whether the headers of a message say that its body is a batch of events. If the content type is there
-// several times, one of them that says so is enough: the result must not depend on the order of a map, because a message
-// is parsed more than once.
+// IsBatch reports whether the headers of a message say that its body is a batch of events. If there are several content
+// types, one that says so is enough. So the result does not depend on the order of a map: a message is parsed more than
+// once.
 func IsBatch(h map[string][]string) bool {
 	for name, values := range h {
 		if strings.EqualFold(name, HeaderContentType) && slices.ContainsFunc(values, isBatchType) {

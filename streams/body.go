@@ -19,11 +19,11 @@ type EntryHead struct {
 	Agent   string `json:"agent,omitzero"`
 	Session string `json:"session,omitzero"`
 	User    string `json:"user,omitzero"`
-	// DataSubject is the data subject of the entry, besides User. If ingest writes an entry about beliefs without an
-	// event, the entry names the beliefs' data subject. The beliefs in such an entry never have two data subjects.
+	// DataSubject is the data subject of the entry, in addition to User. If ingest writes an entry about beliefs that
+	// no event caused, the entry names the data subject of the beliefs. All of them have the same one.
 	DataSubject string `json:"data_subject,omitzero"`
-	// Time is the event's time. It is the time stamp of the intake stream, or virtual time in
-	// synthetic projects. It never runs backwards within a partition.
+	// Time is the event's time. It is the time stamp of the intake stream or, in a synthetic project, the time that the
+	// event states (virtual time). It never runs backwards within a partition.
 	Time time.Time `json:"time"`
 	// Intake is the event's sequence in LZ_INTAKE. A proposal that the front offered to ingest directly is not in the
 	// intake. Its Intake is one number made from the sequence of the intake's last message and an index
@@ -88,7 +88,7 @@ const (
 // Limits of one chunk of a re-audit.
 const (
 	MaxAudited      = 256
-	MaxAuditedBytes = 256 << 10 // encoded size in bytes; the belief with which a chunk reaches it is the chunk's last
+	MaxAuditedBytes = 256 << 10 // encoded size in bytes; a chunk ends with the belief that reaches it
 )
 
 // BeliefsEntry is a chunk of a re-audit: servable beliefs of one project, which sentinels judge again by the rules in
@@ -284,8 +284,8 @@ type VerdictEntry struct {
 	// applied.
 	Texts []TextEffect `json:"texts,omitzero"`
 	// Withheld are beliefs that a recall found and that the answer leaves out. There are two reasons. Either the belief
-	// differs from its ledger entry; such a belief is left out in learn mode too. Or a finding applies to the belief
-	// that nobody has cleared.
+	// differs from its ledger entry; such a belief is left out in learn mode too. Or a finding that nobody has cleared
+	// applies to the belief.
 	Withheld []Refusal `json:"withheld,omitzero"`
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
 	Again    bool      `json:"again,omitzero"`  // the entry answers a repeat that came after the verdict
@@ -330,8 +330,9 @@ type DueEntry struct {
 	Proposal uint64    `json:"proposal,omitzero"` // proposal whose deadline passed
 	Hold     string    `json:"hold,omitzero"`     // hold that expires
 	Reaudit  bool      `json:"reaudit,omitzero"`  // a scheduled re-audit is due
-	// Recheck is a belief or source with a new finding. This entry makes the arbiter check one open hold that depends
-	// on it again. Holds are checked in the order of their ids. After is the last hold that was checked before.
+	// Recheck is a belief or source with a new finding. At this entry, the arbiter checks again one open hold that
+	// depends on the belief or source. Holds are checked in the order of their ids. After is the hold that the previous
+	// such entry checked.
 	Recheck string `json:"recheck,omitzero"`
 	After   string `json:"after,omitzero"`
 }

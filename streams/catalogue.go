@@ -15,7 +15,7 @@ const ApproveTools = "mcp.approve_tools"
 // ApproveToolsArgs are the arguments of ApproveTools.
 type ApproveToolsArgs struct {
 	Server string `json:"server"`
-	// Digest is the CatalogueDigest of the whole catalogue that the server's latest tools event has.
+	// Digest is the CatalogueDigest of the server's latest tools event.
 	Digest string         `json:"digest"`
 	Tools  []ApprovedTool `json:"tools"`
 	// Instructions are the server's instructions on its tools, clipped if they are long. Digest covers the whole

@@ -361,9 +361,9 @@ type DroppedEntry struct {
 // ExpiryStep says how much work ingest does in one step of an order to expire. After it, ingest takes further steps
 // until all expired beliefs are dropped.
 type ExpiryStep struct {
-	Looks int `json:"looks"` // number of beliefs, or of documents of an index, that it examines
-	Drops int `json:"drops"` // number of beliefs that it drops
-	Bytes int `json:"bytes"` // number of bytes of an index that it reads
+	Looks int `json:"looks"` // maximum number of beliefs, or of documents of an index, that it examines
+	Drops int `json:"drops"` // maximum number of beliefs that it drops
+	Bytes int `json:"bytes"` // maximum number of bytes of an index that it reads
 	// Sessions is set if the expiry also drops the state of silent sessions. Steps of earlier versions do not have it.
 	Sessions bool `json:"sessions,omitzero"`
 }

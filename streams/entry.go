@@ -9,6 +9,7 @@ import (
 )
 
 // Headers of ledger entries and of live copies. With them, a reader can route an entry without decoding its body.
+// HeaderType to HeaderSalt have the field of Entry with that name.
 const (
 	HeaderType    = "Lz-Type"
 	HeaderProject = "Lz-Project"
@@ -35,13 +36,13 @@ const (
 // LedgerFormat is the format of the entries that this version writes, and the latest format that it reads. In format 1,
 // each message has one entry. Format 2 adds frames. In format 3, entries are in the order of the intake only within
 // each project. Format 4 adds joint frames. Format 5 adds proposals that did not come through the intake. Format 6
-// compresses frames. If earlier versions would misread changed entries, the change gets a new format.
+// compresses frames. A change that earlier versions would misread gets a new format.
 const LedgerFormat = 6
 
 // LaterError reports data that a later version of lazaret wrote.
 type LaterError struct {
-	What       string
-	Have, Read int
+	What       string // names the data
+	Have, Read int    // format of the data, and the latest format that this version reads
 }
 
 func (e *LaterError) Error() string {
@@ -146,8 +147,8 @@ type Entry struct {
 	Stage     string
 	Type      Type
 	Project   string
-	// Src is the position of the input that this entry was made from: of an event in LZ_INTAKE for
-	// ingest, of an entry in LZ_LEDGER for every other stage.
+	// Src is the position of the input from which this entry was made. For entries of ingest it is a position in
+	// LZ_INTAKE, for all others a position in LZ_LEDGER.
 	Src uint64
 	// At is the ledger sequence up to which ingest had folded the partition when it decided. Other stages do not set
 	// it, because they read only the ledger.
@@ -209,7 +210,7 @@ func (e *Entry) Message() Message {
 
 // ParseEntry parses a stored ledger message as one entry. For a frame, it returns an entry with the fields in the
 // frame's headers; ParseEntries returns all entries. ParseEntry does not decode the body. It fails only for messages
-// that no stage of Lazaret wrote.
+// that a later version wrote (with a *LaterError) or that no stage of Lazaret wrote.
 func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) (Entry, error) {
 	e := Entry{Seq: seq, Time: stamp.UTC(), Body: body}
 	var err error

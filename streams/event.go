@@ -87,8 +87,8 @@ func (h *Head) head() *Head { return h }
 // HeadOf returns the fields that all events have in common.
 func HeadOf(e Event) *Head { return e.head() }
 
-// ParseEvent parses the body of an event of the kind that a names. ceID is the value of the header ce-id, or empty. If
-// the body has a different id, the event is refused. maxSize is in bytes; zero means DefaultMaxEvent. Every error is a
+// ParseEvent parses the body of an event whose kind is a.Kind. ceID is the value of the header ce-id, or empty. If the
+// body has a different id, the event is refused. maxSize is in bytes; zero means DefaultMaxEvent. Every error is a
 // *RejectError.
 func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error) {
 	if maxSize <= 0 {
@@ -287,7 +287,8 @@ func scanString(body []byte, field string) string {
 	return v
 }
 
-// Clip shortens s to at most n bytes, not inside a rune, and appends an ellipsis if it cut.
+// Clip returns s if it has at most n bytes. Otherwise it cuts s after at most n bytes, not inside a rune, and appends
+// an ellipsis.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -44,12 +44,12 @@ const (
 	MaxFrameBytes = 512 << 10
 
 	maxFrameLine = 512 // maximum length of the line before an entry's body, in bytes
-	// maxFrameBody is the maximum size of a frame's decompressed body in bytes. A body of this size that is all zeros
-	// takes 5 % of it when compressed, so without this limit a small message could use a lot of memory.
+	// maxFrameBody is the maximum size of a frame's decompressed body in bytes. A body of zeros is compressed to 5 % of
+	// its size, so without this limit a small message could use a lot of memory.
 	maxFrameBody = MaxFrameBytes + MaxFrame*(maxFrameLine+2)
-	// maxSnappyRatio is at least the size of a decompressed body divided by that of the compressed one. A copy of Snappy
-	// takes 3 bytes and yields at most 64. The decoder also reads S2, an extension, in which a body of 40 bytes could
-	// yield maxFrameBody.
+	// maxSnappyRatio is the maximum size of a decompressed body divided by the size of the compressed one. In Snappy, a
+	// copy element of 3 bytes yields at most 64 bytes. The decoder also reads S2, an extension of Snappy, in which a
+	// body of 40 bytes could yield maxFrameBody bytes.
 	maxSnappyRatio = 22
 
 	encodingSnappy = "snappy" // value of HeaderEncoding

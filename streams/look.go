@@ -22,7 +22,7 @@ type Look struct {
 	Page    string              `json:"page"`           // kind of page or command
 	Path    string              `json:"path,omitzero"`  // path of the first page of this kind that the person was shown
 	Ceiling beliefs.Sensitivity `json:"ceiling"`        // highest sensitivity that the person sees
-	// Number of seconds for which this entry also counts for further pages of the same kind.
+	// Window is a time in seconds. Within it, further pages of the same kind need no entry of their own.
 	Window int `json:"window,omitzero"`
 }
 

@@ -86,8 +86,9 @@ type ObservationEntry struct {
 	UserNamed bool `json:"user_named,omitzero"`
 	// Handed is set if the user asked the agent to do what the source of the observation says.
 	Handed bool `json:"handed,omitzero"`
-	// Readings is set if ingest records where content was read that was also read before. Entries of earlier versions
-	// do not have it. For these, ingest records nothing, so that old ledgers give the same state.
+	// Readings is set if the observation repeats content that was read before. Ingest then records where it was read
+	// this time. Entries of earlier versions do not have this field. For these, ingest records nothing, so that old
+	// ledgers give the same state.
 	Readings bool `json:"readings,omitzero"`
 	// Revisions are changes of beliefs because the observation corroborates or contradicts them.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`

@@ -28,8 +28,8 @@ func init() {
 type Outcome struct {
 	Head
 	Action string `json:"action,omitzero"` // id of the action
-	// The status is ok, error, skipped, cancelled or answer. cancelled withdraws a held proposal, answer is the agent's
-	// answer.
+	// Status is ok, error, skipped, cancelled or answer. "cancelled" withdraws a held proposal. "answer" marks the
+	// agent's answer.
 	Status  string `json:"status,omitzero"`
 	Content string `json:"content,omitzero"`
 	// Sources are what the agent's answer is based on: ids of the agent's observations and recalls, or of beliefs.

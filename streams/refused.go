@@ -8,8 +8,8 @@ import (
 // Error codes of a NATS server that has no room for another message, although the stream has not reached its own
 // limits.
 const (
-	// While the disk is nearly full, `lazaret up` forbids its account to store messages. The server then also returns
-	// this code.
+	// The server also returns apiAccountResources while the disk is nearly full, because `lazaret up` then forbids its
+	// account to store messages.
 	apiAccountResources = 10002
 	apiResources        = 10023
 	apiStorage          = 10047

@@ -1,7 +1,7 @@
 package streams
 
-// KindSession is the kind of an event that a session starts or ends. TypeSession is the type of the entries for such
-// events.
+// KindSession is the kind of an event that reports the start or end of a session. TypeSession is the type of the
+// entries for such events.
 const (
 	KindSession Kind = "session"
 	TypeSession Type = "session"
