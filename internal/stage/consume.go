@@ -52,9 +52,9 @@ type consumption struct {
 	stream  string
 	filters []string
 	headers bool // omit the messages' data
-	// Set for the intake: a pull request may exceed readAheadBytes, up to the size of largeAhead messages that are as
-	// large as the largest recent one. Else reading large messages took a round trip for each, and one agent could fill
-	// the intake faster than ingest reads and rejects its messages.
+	// Set for the intake: a pull request may bring largeAhead messages of the size of the largest recent one, even if
+	// these exceed readAheadBytes. Otherwise each large message would take a round trip, and one agent could fill the
+	// intake faster than ingest reads and rejects its messages.
 	large bool
 	since time.Time // if set and next is 0, reading starts at the first message of this time or later
 	take  func(jetstream.Msg)
@@ -198,8 +198,8 @@ func (s *stored) Data() []byte                              { return s.m.Data }
 //
 // It sends its own pull requests and does not use the pull consumers of nats.go. Those mistake a stored message that
 // has a Status header and no data for a status message of the server. So anybody who may publish to the stream could
-// stop pull consumers again and again. Here, a message comes from the server if its subject is the inbox. No stored
-// message has that subject.
+// stop pull consumers again and again. Here, a message counts as one of the server if its subject is the inbox. No
+// stored message has that subject.
 type puller struct {
 	cons  jetstream.Consumer
 	inbox string
@@ -219,8 +219,8 @@ type puller struct {
 func (c *consumption) open(ctx context.Context) (*puller, error) {
 	nc := c.js.Conn()
 	s := &puller{lost: make(chan error, 1), inbox: nc.NewInbox()}
-	// If the stream now begins after this sequence, the server skips the trimmed messages without an error. The caller
-	// must check first whether messages may be missing.
+	// If the stream now begins after c.next, the server skips the trimmed messages without an error. The caller must
+	// check first whether messages may be missing.
 	cfg := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.next, HeadersOnly: c.headers,
 		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: consumerLives, Replicas: 1, MemoryStorage: true,

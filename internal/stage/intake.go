@@ -56,8 +56,8 @@ type IntakeFold interface {
 	// only with an error. Admit must not change the state. Apply changes the state later, with the entry that Admit
 	// returned.
 	Admit(st *State, m *Message) (*Admission, error)
-	// Reject returns the rejected entry for a message, with why as the reason. The entry must fit into the ledger's
-	// largest message, whatever the message contains.
+	// Reject returns the rejected entry for a message, with why as the reason. The entry must be at most
+	// streams.MaxEntry bytes long, whatever the message contains.
 	Reject(st *State, m *Message, why *streams.RejectError) (*Admission, error)
 	// Shed returns the reason for the rejection of an event that ingest has no room for. The stage then drops the
 	// event's data and headers and passes the result to Reject. Shed must depend only on m and reason.
@@ -183,7 +183,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	fold.Reset()
 	err = r.loadErasures(ctx, func(p int) (uint64, error) {
 		var m *jetstream.RawStreamMsg
-		err := Patiently(ctx, r.log, "its last entry", func() (err error) {
+		err := Patiently(ctx, r.log, "the stage's last entry", func() (err error) {
 			m, err = lastOn(ctx, r.js, streams.LedgerSubject(p, cfg.Name))
 			return err
 		})

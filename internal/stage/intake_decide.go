@@ -333,7 +333,7 @@ func (s *intakeStage) finish(ctx context.Context, f *outgoing) error {
 
 // forget drops everything that was applied to the state since the last commit.
 func (s *intakeStage) forget() error {
-	// The refold mark in the store was dropped too; if an earlier commit stored it, the next start finds it.
+	// discard drops refoldKey too. If an earlier commit stored refoldKey, the next start finds it.
 	s.refolding = false
 	if err := s.store.discard(); err != nil {
 		return err

@@ -18,8 +18,8 @@ const (
 	// mayDelete is the maximum number of messages that wait in deletions. Messages beyond it are removed later, by a
 	// purge.
 	mayDelete = 64 << 10
-	// deleters is the number of concurrent deletions. The server does one at a time. With few of them, a busy server
-	// often waits for the next request, and one agent's large messages fill the intake.
+	// deleters is the number of concurrent deletions. The server does one at a time. With few concurrent requests, a
+	// busy server often waits for the next one, and one agent's large messages fill the intake.
 	deleters = 32
 )
 

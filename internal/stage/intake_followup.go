@@ -106,7 +106,7 @@ func (s *intakeStage) answered(e *streams.Entry) error {
 func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 	waiting [streams.Partitions][]*streams.Entry) error {
 	if !s.active[p] {
-		s.log.Info("taking over", "partition", p, "owed", out.Type)
+		s.log.Info("taking over", "partition", p, "for", out.Type)
 		s.active[p] = true
 	}
 	e := &streams.Entry{Partition: p, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,

@@ -32,7 +32,7 @@ func (s *intakeStage) joins(q *queued) (Alone, bool) {
 	return 0, true
 }
 
-// countAlone counts the proposals of a batch, which are not decided jointly for the reason why.
+// countAlone counts the proposals of a batch that is not decided jointly. why is the reason.
 func (s *intakeStage) countAlone(why Alone, batch ...*queued) {
 	if s.cfg.Joint == nil {
 		return
@@ -81,8 +81,8 @@ func (s *intakeStage) noteOtherGroup(p int, stage string) {
 	}
 }
 
-// together decides a proposal jointly. If a stage does not take part, it publishes only ingest's entry. asked is the
-// request that asks the other stages whether they take part.
+// together decides a proposal jointly. If a stage does not take part, together publishes only ingest's entry. asked is
+// the request that asks the other stages whether they take part.
 func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *question) error {
 	f := s.newOutgoing()
 	f.end = s.known
@@ -217,7 +217,7 @@ func (s *intakeStage) findOpen(ctx context.Context) error {
 	}
 	for _, p := range s.cfg.Partitions {
 		var m *jetstream.RawStreamMsg
-		err := Patiently(ctx, s.log, "its last entry", func() (err error) {
+		err := Patiently(ctx, s.log, "the stage's last entry", func() (err error) {
 			m, err = lastOn(ctx, s.js, streams.LedgerSubject(p, s.cfg.Name))
 			return err
 		})

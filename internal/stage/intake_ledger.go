@@ -76,7 +76,7 @@ func (s *intakeStage) fromOther(e *streams.Entry) error {
 		return err
 	}
 	c.src, c.folded = e.Src, max(c.folded, e.At)
-	// No message asked for an entry that names an input already decided: it repeats the input of the entry before it.
+	// If the input is decided already, no message asked for e: such an entry names the input of the entry before it.
 	if !s.decided[e.Partition].has(e.Src) {
 		s.decided[e.Partition].add(e.Src)
 		s.prune(e.Partition, e.Src)

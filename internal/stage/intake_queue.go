@@ -15,7 +15,8 @@ import (
 )
 
 // intakeQueue is the maximum number of queued messages. It is higher than streams.IntakePerSubject, the maximum number
-// of messages on one subject. So even if one subject is full, messages of other projects behind them are read.
+// of messages on one subject. So even if all messages of a full subject are queued, messages of other projects behind
+// them are read.
 const intakeQueue = 32 << 10
 
 // queued is an event that waits for its decision, or a batch that is not opened yet. A batch is opened when its turn
@@ -138,7 +139,7 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	}
 	a, bad := streams.ParseIntake(m.Subject())
 	seq := md.Sequence.Stream
-	// Set only after the events are queued, because settle takes messages up to seen that are not queued as decided.
+	// Set only after the events are queued: settle counts a message up to seen as decided if it is not queued.
 	defer func() { s.seen = seq }()
 	if !s.mine[a.Partition] || seq < position.Sequence(s.decided[a.Partition].low) {
 		return nil
@@ -228,8 +229,8 @@ func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 	return true
 }
 
-// eventsIn returns the events of a queued message, and reads its data from the intake if it is not in memory. It has the
-// results of reread, and may run beside the stage's loop.
+// eventsIn returns the events of a queued message, and reads its data from the intake if it is not in memory. Its
+// results are those of reread. It may run at the same time as the stage's loop.
 func (s *intakeStage) eventsIn(ctx context.Context, q *queued) (events []*Message, ok bool) {
 	switch {
 	case q.lean:
@@ -364,8 +365,8 @@ func (s *intakeStage) resetInFlight() {
 // load reads the data of the messages in batch that were queued without data. If the intake does not answer, it returns
 // false, and the messages stay queued.
 //
-// A stored batch is read once for all its events. So load also sets the data of the events behind those in batch in the
-// line, while there is room.
+// A stored batch is read once for all its events. So load also sets the data of later events of that stored batch,
+// while there is room.
 func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	var seq uint64
 	var events []*Message // of the message that was read last
@@ -398,7 +399,7 @@ func (s *intakeStage) reread(ctx context.Context, m *Message) (events []*Message
 	}
 	if err != nil {
 		s.stats.refused(err)
-		s.log.Warn("a message waits for the intake", "seq", m.Seq, "err", err)
+		s.log.Warn("cannot read a queued message from the intake; it stays queued", "seq", m.Seq, "err", err)
 		return nil, false
 	}
 	whole := *m

@@ -119,7 +119,7 @@ func (j *Joint) join(name string) (calls <-chan *call, leave func()) {
 	}
 }
 
-// call asks one stage to take part in a round. Ingest creates it.
+// call asks one stage to take part in a round, the joint decision of one proposal. Ingest creates it.
 type call struct {
 	partition int
 	end       uint64                // sequence at which the ledger ends

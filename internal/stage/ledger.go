@@ -78,7 +78,7 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	var own [streams.Partitions]*streams.Entry
 	var answered [streams.Partitions]uint64
 	for _, p := range r.cfg.Partitions {
-		err := Patiently(ctx, r.log, "its last entry", func() (err error) {
+		err := Patiently(ctx, r.log, "the stage's last entry", func() (err error) {
 			if own[p], err = lastOwn(ctx, r.js, p, cfg.Name); err == nil {
 				answered[p], err = lastJoint(ctx, r.js, p, cfg.Name)
 			}
@@ -154,7 +154,7 @@ func lastJoint(ctx context.Context, js jetstream.JetStream, p int, name string) 
 }
 
 // LastEntries returns the entries of the last valid message on a ledger subject, which may have wildcards, or nil if
-// there is none. Other messages on the subject are ignored: an agent can make the server publish its acknowledgement
+// there is none. Other messages on the subject are ignored: an agent can make the server publish an acknowledgement
 // there (docs/decisions/0006).
 func LastEntries(ctx context.Context, js jetstream.JetStream, subject string) ([]streams.Entry, error) {
 	m, err := lastOn(ctx, js, subject)
@@ -242,7 +242,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 			return err
 		}
-		// A commit can wait, because after a crash the stage folds entries again whose changes were not committed.
+		// A commit can wait, because after a crash the stage folds the uncommitted entries again.
 		if s.dirty += len(buf); s.dirty >= commitEvery || s.dirty > 0 && ticked {
 			if err := s.commit(); err != nil {
 				return err
@@ -556,8 +556,8 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 		return nil
 	}
 	a.wrote = now
-	// The due entry names the last folded input as its own. Within a frame, the last answered input may be later; then
-	// it names that one.
+	// The due entry names the last folded message as its input. If the stage has answered a later entry of that
+	// message's frame, the due entry names that entry.
 	src := position.Later(s.cursors[p].folded, s.cursors[p].src)
 	due, err := s.fitting(a.due, src)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // that its entries refer to may be modified.
 type arrival struct {
 	entries []streams.Entry // at least one; if err is set, the entries have only the fields that could be read
-	err     error           // set if no stage of Lazaret wrote the message
+	err     error           // set if no stage of Lazaret wrote the message, or if a later version did
 }
 
 // first returns the message's first entry. Code that needs only the sequence, time stamp, partition or stage uses it,

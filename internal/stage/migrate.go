@@ -35,7 +35,7 @@ type Migration struct {
 var migrations = map[int]Migration{
 	10: {Exact: true}, // ingest has a migration of its own
 	11: {Exact: true}, // format 12 also records waiting entries, see waitingKey; in 11, the cursor stayed before them
-	12: {Exact: true}, // in format 13, sightings also record whether content is external; sightings of 12 can be read
+	12: {Exact: true}, // format 13 also records for each content whether it is external; records of format 12 can be read
 	13: {Exact: true}, // format 14 also stores the set of decided inputs, see loadDecided
 	14: {Exact: true}, // ingest has a migration of its own
 	15: {Exact: true}, // the arbiter has a migration of its own

@@ -349,7 +349,7 @@ func messageNear(ctx context.Context, js jetstream.JetStream, stream string, seq
 }
 
 // EntryAt returns the ledger entry at a position, or the error jetstream.ErrMsgNotFound. If no stage wrote the message,
-// it returns no error, unlike ReadEntry, but an entry with only the fields that could be read.
+// ReadEntry returns an error. EntryAt returns an entry with only the fields that could be read.
 func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
 	e, err := ReadEntry(ctx, js, at)
 	if err != nil && e.Seq > 0 {

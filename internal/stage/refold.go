@@ -24,8 +24,8 @@ import (
 var errRefold = errors.New("the state of a partition must be rebuilt from the ledger")
 
 // refoldKey marks a partition whose state must be removed. It is committed together with the state as it was just
-// before the entry of type erased.  withoutKey has the ledger sequence up to which entries of type erased apply from
-// the beginning of the fold.
+// before the entry of type erased. withoutKey has the ledger sequence up to which entries of type erased apply from the
+// beginning of the fold.
 func refoldKey(p int) []byte  { return []byte{spaceMeta, 'r', byte(p)} }
 func withoutKey(p int) []byte { return []byte{spaceMeta, 'w', byte(p)} }
 

@@ -154,7 +154,7 @@ func entriesOf(m *nats.Msg) ([]streams.Entry, error) {
 	}
 	stamp, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
 	if err != nil {
-		return nil, fmt.Errorf("ledger entry %d: its stamp: %w", seq, err)
+		return nil, fmt.Errorf("ledger entry %d: its time stamp: %w", seq, err)
 	}
 	h := m.Header
 	// The server adds this header once. If it is there twice, the stored message had it already: that message
