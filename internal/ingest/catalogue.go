@@ -17,8 +17,8 @@ import (
 // catalogue. The addresses and accounts that a catalogue names count as external content in any case.
 //
 // A description reads like an order if it has at least orderPoints points of the text model. The same limit applies to
-// notes. The shipped policy has a lower limit for other foreign text, 25 points. About half of the catalogues of
-// well-known servers have more than 25, because they tell the model when to use a tool.
+// the notes of agents (see grade.go). The shipped policy has a lower limit for other foreign text, 25 points. About
+// half of the catalogues of well-known servers have more than 25, because they tell the model when to use a tool.
 
 // Limits of the catalogues that are stored for an agent.
 const (
@@ -42,7 +42,7 @@ type offer struct {
 // Parts of keyOffer. Each comment lists the parts of the key after this one and, after the arrow, the value.
 const (
 	offerLatest   = "l" // agent, server → offer
-	offerCarrier  = "c" // and a carrier; agent, server → nothing
+	offerCarrier  = "c" // in the same part: a carrier; then agent, server → nothing
 	offerProposed = "p" // agent → proposals to accept a catalogue
 	offerAccepted = "a" // digest → nothing: the catalogue is accepted
 )

@@ -30,7 +30,7 @@ const maxStated = 32
 type stated struct {
 	Belief string          `json:"b"`
 	Object string          `json:"o"`
-	Many   bool            `json:"m,omitzero"`
+	Many   bool            `json:"m,omitzero"` // see beliefs.Triple
 	Class  beliefs.Quality `json:"c"`
 }
 

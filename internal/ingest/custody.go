@@ -206,8 +206,8 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	case len(k) == 0 || k[0] == keyCursor: // the key names a sentinel group, which may have the name of a project
 		return false, nil
 	case k[0] == keyDecided:
-		// The value lists the latest decided proposals of all projects, also those of the forgotten project. A fold of
-		// the remaining ledger would not have the latter. So the whole value is removed.
+		// The value lists the latest decided proposals of all projects. A fold of the remaining ledger would not list
+		// those of the forgotten project. So the whole value is removed.
 		return true, nil
 	case k[0] == keyNonceEnd && len(k) > 9: // a time, followed by another key
 		return stage.OfProject(k[9:], project), nil

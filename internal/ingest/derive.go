@@ -13,8 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds the undeclared parents of a text: the readings from which the text was taken. Examples are a memory
-// that the agent wrote after reading a page, and a user's message that was pasted from a page.
+// This file finds the undeclared parents of a text: the readings (texts that an agent was shown) from which it was
+// taken. Examples are a memory that the agent wrote after reading a page, and a user's message that was pasted from a
+// page.
 //
 // An index has a sample of the phrases of all external content of a project, and its distinctive carriers. For the
 // latest readings of each agent, the state has all phrases. The index also has the phrases and carriers that the user

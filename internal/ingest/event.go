@@ -75,8 +75,8 @@ func readKnown(v []byte) (k known) {
 
 func eventKey(project, agent, id string) []byte { return stage.Key(keyEvent, project, agent, id) }
 
-// othersKey is the key of the list of events that were sent with id although another event has it. The value has their
-// new ids. No valid id ends with "~", so this key is not that of an event.
+// othersKey is the key of the list of events that were sent with an id that another event has. The value has their new
+// ids. No valid id ends with "~", so this key is not that of an event.
 func othersKey(project, agent, id string) []byte {
 	return stage.Key(keyEvent, project, agent, id+"~")
 }

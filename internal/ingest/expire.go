@@ -13,10 +13,10 @@ import (
 	"lazaret/streams"
 )
 
-// An order to expire drops beliefs from content that was last read before the order's horizon, if they are unchanged
-// and nothing depends on them. Memories stay. Event ids stay too, because otherwise a repeated event would count as
-// new. Phrases and carriers of external content stay, because otherwise an external sentence would count as the user's
-// own. The order also drops the state of silent sessions, see inactive_session.go.
+// An order to expire drops beliefs from content that was last read before the order's horizon (streams.Custody.Before),
+// if they are unchanged and nothing depends on them. Memories stay. Event ids stay too, because otherwise a repeated
+// event would count as new. Phrases and carriers of external content stay, because otherwise an external sentence would
+// count as the user's own. The order also drops the state of silent sessions, see inactive_session.go.
 //
 // A partition may have millions of beliefs, so the order only begins the expiry. Further entries carry it out in steps,
 // and between two steps the partition decides on events. How far the expiry has come is part of the fold. A belief is

@@ -28,9 +28,8 @@ type Fold struct {
 	rules    *activation.Cache[struct{}] // rule sets that compile
 
 	// Apply sets wakes for a partition when there is work that needs an entry although no message asks for it. Wakes
-	// reads and clears wakes. dues caches when the next belief becomes stale or expires. virtual is about the last
-	// belief of the partition that Apply found to be stale or expired: it is the belief's project if that project has
-	// virtual time, and empty if it has real time.
+	// reads and clears wakes. dues caches when the next belief becomes stale or expires. virtual names the clock (see
+	// clockName) by which Apply last found a belief of the partition to be stale or expired.
 	wakes   [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string
@@ -154,7 +153,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		}
 	}
 	if d, ok := body.(*streams.DisclosureEntry); ok && d.Look != nil {
-		return nil // the entry that a person looked at data changes nothing in the state, not even the clock
+		return nil // a privileged look changes nothing in the state, not even the clock
 	}
 	if e.Type == streams.TypeSilence {
 		return nil
@@ -209,7 +208,7 @@ const (
 	keyContent    = 'c' // project, content digest → when first seen, count, belief
 	keyText       = 'x' // project, belief → the text that was read, cut to keptText
 	keyPlace      = 'l' // project, place → nothing: the place (a user or session) has an index
-	keyIndex      = 'w' // project, place, byte of a shelf and volume → word index for recalls
+	keyIndex      = 'w' // project, place, byte of a shelf and volume → word index for recalls, see index.go
 	keyVolume     = 'm' // project, place, byte of a shelf → number of its last volume
 	keySwept      = 'o' // the same parts as keyIndex → nothing: the word index has postings of dropped beliefs
 	keyName       = 'k' // project, memory key → belief that has the key
@@ -230,7 +229,7 @@ const (
 	keyCall       = 'W' // project, agent, kind, id → calls that may become precedents, see callRecord
 	keyShown      = 'F' // project, agent, session → summary of the foreign content it was shown; see foreign_text.go
 	keyOffer      = '4' // project, part, see offerLatest → catalogues of tools that are not accepted, and acceptances
-	keyMarked     = 'S' // project, term → nothing: words of memories that are marked above internal
+	keyMarked     = 'S' // project, term → nothing: words of memories whose sensitivity is above internal
 	keyAccepted   = 'H' // project, catalogue → levels at which a person accepted its tools
 	keyPrompt     = 'Y' // project, name → registered versions of the prompt, the latest last
 	keyPasskey    = 'g' // project, digest of a passkey → its highest counter in an accepted attestation
@@ -240,7 +239,7 @@ const (
 	keyPending    = 'Q' // number → pending revisions; without a number → the last number
 	keyDue        = 'D' // clock, time, project, belief → nothing: the belief becomes stale or expires at that time
 	keyTomb       = 'X' // project, belief → tombstone of its content
-	keyGrave      = 'y' // project, digest or band of a content → beliefs with it that have a tombstone
+	keyGrave      = 'y' // project, digest or band of a content, see maxGraves → beliefs with it that have a tombstone
 	keyIncident   = 'I' // project, incident → record
 	keyOpenCase   = 'J' // project, key of findings → open incident for findings with the key
 	keyCase       = 'N' // project, incident, event → nothing: an entry about this event of the incident is pending

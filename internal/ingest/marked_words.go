@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxMarkedText = 32 << 10 // bytes of text to compare; a longer action counts as marked if the project has any
-	minCode       = 4        // minimum number of characters of a word with a digit that is stored as a single word
+	maxMarkedText = 32 << 10 // bytes of text to compare; for a longer action see carriesMarked
+	minCode       = 4        // minimum length in bytes of a word with a digit that is stored by itself, not only in pairs
 )
 
 // noteMarked stores the words of a memory whose sensitivity is above internal: the marked words.

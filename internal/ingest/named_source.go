@@ -27,8 +27,8 @@ func namedKey(project, agent, session string) []byte {
 }
 
 // noteNamed stores the lines of a source that the user named, or whose instructions the user told the agent to follow.
-// grounds compares later actions with these lines, and a person may approve the source for the session. It skips a
-// source that was cut, has hidden text or is too long to compare, because the person would approve text that was not
+// grounds compares later actions with these lines, and a person may approve the source for the session. noteNamed skips
+// a source that was cut, has hidden text or is too long to compare, because the person would approve text that was not
 // checked.
 func noteNamed(st *stage.State, project string, e *streams.ObservationEntry) error {
 	digest := e.ContentDigest()

@@ -49,7 +49,7 @@ func notePerson(st *stage.State, project string, r *record) error {
 
 // walk is a position in an iteration over the beliefs of a partition or a project. The first pass goes through all
 // beliefs in the order of their ids, for those that concern nobody in particular. The second pass goes through the
-// beliefs of one person after another. Beliefs from before the index of notePerson existed are handled in the first
+// beliefs of one person after another. Beliefs that are older than the index of notePerson are handled in the first
 // pass.
 type walk struct {
 	project, belief string

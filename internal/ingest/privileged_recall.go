@@ -72,7 +72,7 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 	return admission(streams.TypeDisclosure, project, e)
 }
 
-// admitLook records that a person read a project's data with a privileged key. It changes no state.
+// admitLook records that a person was shown sensitive texts of a project, see streams.Look. It changes no state.
 func (f *Fold) admitLook(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
 	err := addressed(m, c, "look")

@@ -20,7 +20,7 @@ func init() {
 type reaudit struct {
 	Run   string    `json:"run"`
 	Index int       `json:"index"`
-	Next  [2]string `json:"next"` // project and id of the next belief
+	Next  [2]string `json:"next"` // project and id of the belief after which the re-audit continues
 	// Named is set in the second pass, over beliefs that concern a person (see walk). Of is the person whom the belief
 	// in Next concerns.
 	Named bool           `json:"named,omitzero"`

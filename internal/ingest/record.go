@@ -20,7 +20,7 @@ import (
 
 const (
 	shortRecord  = 0x01 // first byte of a short record; JSON begins with a brace
-	shortReading = 0x01
+	shortReading = 0x01 // first byte of a stored reading
 )
 
 var errBadRecord = errors.New(

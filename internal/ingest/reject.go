@@ -70,8 +70,8 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 			Intake: m.Place()},
 		Subject: valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Origin: a.Origin, Code: r.Code,
 		Reason: valid(r.Reason),
-		// A rejected observation makes its session unseen, because the agent may have been shown it. A message that is
-		// no event, such as an acknowledgement of NATS, is shown to no agent.
+		// After a rejected observation, the proposals of its session are held, because the agent may have been shown
+		// it. A message that is no event, such as an acknowledgement of NATS, is shown to no agent.
 		Unseen:  a.Kind == streams.KindObs && r.Code != streams.CodeNotEvent,
 		Raw:     m.Data,
 		Headers: excerpt(headerLines(m), maxHeaders),

@@ -125,8 +125,8 @@ func (f *Fold) closeHoles(st *stage.State, project, session string, e *streams.E
 }
 
 // sessionState returns why the proposals of a session are suspect. unseen is a rejected observation, or nil. restored
-// is set if after, the acknowledged sequence that the agent names, does not exist in this intake: the intake was
-// restored from an older state.
+// is set if this intake does not have the acknowledged sequence that the agent names, the parameter after: the intake
+// was restored from an older state.
 func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead,
 	after uint64) (unseen *streams.Unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {
@@ -149,8 +149,8 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 			}
 		}
 	}
-	// Every acknowledged message comes before this one. after must be a sequence, so a place with an index is not
-	// valid.
+	// Every acknowledged message comes before this one. Only a sequence can be acknowledged, so a place with an index
+	// is not valid.
 	return unseen, position.Index(after) > 0 || position.Compare(after, head.Intake) >= 0, nil
 }
 

@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	// maxGraves is the maximum number of tombstones that are stored for one band of the index, the latest ones. These
-	// suffice to recognize another similar value.
+	// maxGraves is the maximum number of tombstones that are stored for one band, a hash that similar texts share (see
+	// text.Features.Bands): the latest ones. These suffice to recognize another similar value.
 	maxGraves = 16
 	// shortPrint is the number of words below which two texts count as the same value only if they are equal after
 	// normalization. In a short text, one different word makes another value.
