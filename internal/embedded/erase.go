@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// eraseTimeout is the time limit for the request that lists the deleted messages.
+// eraseTimeout is the time limit for the requests to the server before it is stopped.
 const eraseTimeout = time.Minute
 
 // serveErase handles two requests of the retention credential: to remove deleted messages from the files of the
@@ -41,13 +41,13 @@ func (p *Pipeline) serveErase() error {
 		switch {
 		case req.Run == "" && running:
 			// The erasure that is running does not remove messages that were deleted after it began.
-			p.answerErase(nc, m, streams.EraseReply{Error: "another erasure is under way: ask again"})
+			p.answerErase(nc, m, streams.EraseReply{Error: "another erasure or copy is under way: ask again"})
 			return
 		case req.Run == "":
 			last = streams.EraseReply{Run: nuid.Next()}
 		case req.Run != last.Run:
 			p.answerErase(nc, m, streams.EraseReply{Run: req.Run, Done: true,
-				Error: "nothing is known of this erasure: the process that ran it has ended, or another erasure followed it"})
+				Error: "nothing is known of this run: the process that ran it has ended, or another run followed it"})
 			return
 		}
 		p.answerErase(nc, m, last)

@@ -94,8 +94,8 @@ func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	// Ask about all partitions at once. Under a backlog, ingest answers only between chains of batches, but then all
-	// requests that wait.
+	// Ask about all partitions at once. Under a backlog, ingest answers only between chains of batches, but then it
+	// answers all requests that wait.
 	var active [streams.Partitions]ingest.ActiveAnswer
 	var errs [streams.Partitions]error
 	var wg sync.WaitGroup
@@ -232,7 +232,7 @@ func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("the first rules, policy and keys are not in force yet: partition %d has rules %q, policy %q "+
+				return fmt.Errorf("the rules, policy and keys are not in force yet: partition %d has rules %q, policy %q "+
 					"and keys %q: %w", p, a.Rules, a.Policy, a.Trust, errors.Join(err, ctx.Err()))
 			case <-time.After(5 * time.Millisecond):
 			}

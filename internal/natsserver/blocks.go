@@ -216,7 +216,7 @@ func (b *block) each(buf []byte, fn func(seq uint64, rec []byte) error) error {
 			return err
 		}
 		if !bytes.Equal(sum, rec[size-checksumSize:]) {
-			return bad("has another checksum")
+			return bad("has a wrong checksum")
 		}
 		if err := fn(binary.LittleEndian.Uint64(rec[4:]), rec); err != nil {
 			return err

@@ -270,7 +270,7 @@ func secureCluster(data string, c ServerConfig) error {
 	}
 	var b bytes.Buffer
 	// At a reload, nats-server sorts the routes in place while other goroutines read them. If they are sorted already,
-	// this changes nothing.
+	// the sort changes nothing.
 	slices.Sort(routes)
 	fmt.Fprintf(&b, "# Made by \"lazaret server config\"; the same for all servers of the cluster.\nauthorization {\n  "+
 		"user: %q\n  password: %q\n  timeout: 5\n}\nroutes: [\n", routeUser, password)

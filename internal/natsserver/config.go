@@ -23,7 +23,7 @@ type ServerConfig struct {
 	ClusterName string   // empty: not clustered
 	Cluster     string   // HOST:PORT for routes
 	Routes      []string // nats://HOST:PORT of all servers
-	// path of the folder ServerCertDir on the server's machine, absolute; empty: the same path as here
+	// path of the folder ServerCertDir on the server's machine, absolute; empty: the same path as on this machine
 	CertDir string
 	NoSync  bool // do not sync each write; the operating system decides when, as with Config.NoSync
 	// path of StorageKeyFile, relative to the folder of the configuration; empty: it is in that folder
@@ -56,16 +56,16 @@ max_control_line: {{.MaxControlLine}}
 
 jetstream {
   store_dir: "{{.C.Store}}"
-  # An acknowledgement means that the message is on disk.
   {{- if .C.NoSync}}
-  # Not here: a machine that loses power loses up to two minutes of what it
-  # acknowledged. Other replicas have it, unless they lose power too.
+  # An acknowledged message may not be on disk yet. A machine that loses power loses
+  # up to two minutes of them. Other replicas have them, unless they lose power too.
   sync_interval: "2m"
   {{- else}}
+  # An acknowledgement means that the message is on disk.
   sync_interval: always
   {{- end}}
   cipher: aes
-  include "{{.C.KeyFile}}" # key: what the streams are encrypted with
+  include "{{.C.KeyFile}}" # key: encrypts the streams
 }
 {{- if .C.TLSCert}}
 
@@ -82,8 +82,8 @@ tls {
 cluster {
   name: "{{.C.ClusterName}}"
   listen: "{{.C.Cluster}}"
-  # A server that joins may speak for everybody: each needs a certificate of the
-  # cluster's own authority, and the password.
+  # A server of the cluster can publish in the name of every agent. So each needs
+  # a certificate of the cluster's own authority, and the password.
   tls {
     cert_file: "{{.C.CertDir}}/cert.pem"
     key_file: "{{.C.CertDir}}/key.pem"
@@ -159,8 +159,8 @@ func writeStorageKey(path, key string) error {
 	}
 	had, err := os.ReadFile(path)
 	if err == nil && !bytes.Contains(had, bytes.TrimSpace(text)) {
-		err = fmt.Errorf("%s has another key than %s beside it: put the key that encrypts the streams into both; if there "+
-			"are no streams, move the first away", path, storageKey)
+		err = fmt.Errorf("%[1]s has another key than %[2]s beside it: put the key that encrypts the streams into both; if there "+
+			"are no streams, move %[1]s away", path, storageKey)
 	}
 	return err
 }

@@ -62,11 +62,11 @@ func openIndex(file []byte, stream string, key cipher.AEAD) (*index, error) {
 		return nil, err
 	}
 	if !bytes.Equal(sum, file[size:]) {
-		return nil, errors.New("the index has another checksum")
+		return nil, errors.New("the index has a wrong checksum")
 	}
 	plain, err := key.Open(nil, file[:key.NonceSize()], file[key.NonceSize():size], nil)
 	if err != nil {
-		return nil, fmt.Errorf("the index has another key: %w", err)
+		return nil, fmt.Errorf("the index is encrypted with another key: %w", err)
 	}
 	if len(plain) < 2 || plain[0] != indexMagic || plain[1] != indexVersion {
 		return nil, errors.New("the index is from another version of nats-server")

@@ -190,7 +190,7 @@ func (r Role) permissions() (perms, error) {
 }
 
 // tagged adds the permissions of a role that is made for one notification route, one project or one sentinel group. The
-// role's name contains the name of that.
+// role's name ends with the name of this route, project or group.
 func (r Role) tagged(p perms) (perms, error) {
 	if route, ok := strings.CutPrefix(string(r), notifyTag); ok && streams.ValidID(route) {
 		// A notification route reads the ledger, and fetches from its own consumer. It may not create consumers,

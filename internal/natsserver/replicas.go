@@ -68,8 +68,8 @@ func (r *rewriter) run(ctx context.Context, replicas int) (*Rewritten, error) {
 		r.replicas = before.Config.Replicas
 	}
 	if before.Cluster == nil || r.replicas < 2 {
-		return nil, fmt.Errorf("it has %d replica: use lazaret server erase for an unclustered nats-server",
-			before.Config.Replicas)
+		return nil, fmt.Errorf("it has %d replicas and would have %d, but a cluster needs at least 2: for an unclustered "+
+			"nats-server, use lazaret server erase", before.Config.Replicas, r.replicas)
 	}
 	if before.Config.Replicas > 1 {
 		if _, err := r.await(ctx, before.Config.Replicas); err != nil { // all replicas must be present
@@ -107,7 +107,7 @@ func (r *rewriter) scaleDownAndUp(ctx context.Context) (kept string, err error) 
 	if kept, err = r.await(ctx, 1); err != nil {
 		return "", err
 	}
-	r.tell(fmt.Sprintf("%s: only %s has it; the others get new replicas", r.stream, kept))
+	r.tell(fmt.Sprintf("stream %s: only server %s has a replica now; the other servers get new ones", r.stream, kept))
 	if err := r.scale(ctx, r.replicas); err != nil {
 		return "", err
 	}

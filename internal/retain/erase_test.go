@@ -44,10 +44,10 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	// With the embedded server, the record contains the server's EraseReply.
 	done := streams.EraseReply{Run: "r", Done: true, Streams: []streams.Erased{
 		{Stream: streams.LedgerStream, Messages: 7, Files: 2},
-		{Stream: streams.LiveStream, Messages: 3, Files: 1, Left: "2.blk: the record at 17 has another checksum"},
+		{Stream: streams.LiveStream, Messages: 3, Files: 1, Left: "2.blk: the record at 17 has a wrong checksum"},
 		{Stream: streams.IntakeStream}}}
-	answers := []streams.EraseReply{{Error: "another erasure is under way: ask again"}, {Run: "r"}, {Run: "r"}, done,
-		{Run: "q"}, {Run: "q", Done: true, Error: "nothing is known of this erasure"}}
+	answers := []streams.EraseReply{{Error: "another erasure or copy is under way: ask again"}, {Run: "r"}, {Run: "r"}, done,
+		{Run: "q"}, {Run: "q", Done: true, Error: "nothing is known of this run"}}
 	var asked []string
 	nc := srv.Connect()
 	if _, err := nc.Subscribe(streams.EraseSubject, func(m *nats.Msg) {
@@ -90,7 +90,7 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 		t.Error("the record counts as whole, although a block was left")
 	}
 	if err := c.eraseFiles(t.Context(), new(Record)); err == nil || !strings.Contains(err.Error(),
-		"nothing is known of this erasure") {
+		"nothing is known of this run") {
 		t.Errorf("an erasure of which nothing is known: %v", err)
 	}
 }
