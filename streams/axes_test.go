@@ -22,7 +22,7 @@ func TestABeliefAlwaysHasAllAxes(t *testing.T) {
 		"a verdict":      &VerdictEntry{Belief: &candidate},
 	} {
 		if b, err := Marshal(v); err != nil || !strings.Contains(string(b), axes) {
-			t.Errorf("%s: %s, %v", what, b, err)
+			t.Errorf("%s lacks an axis: %s, %v", what, b, err)
 		}
 	}
 }

@@ -55,12 +55,12 @@ func TestABatchIsReadEventByEvent(t *testing.T) {
 	}
 	events, bad := ParseBatch(KindObs, body)
 	if bad != nil || len(events) != 2 || events[1].ID != "o2" || !strings.Contains(string(events[0].Data), "words") {
-		t.Errorf("%+v %v", events, bad)
+		t.Errorf("the batch that MarshalBatch wrote is read as %+v, %v", events, bad)
 	}
 	for value, want := range map[string]bool{BatchContentType: true,
 		"Application/CloudEvents-batch+JSON; charset=utf-8": true, "application/json": false, "": false} {
 		if got := IsBatch(nats.Header{"content-type": {value}}); got != want {
-			t.Errorf("%q: %v", value, got)
+			t.Errorf("content type %q: IsBatch says %v", value, got)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func TestPromiseA3AnEventInOtherLettersIsRefused(t *testing.T) {
 		"{\"id\":\"i\",\"session\":\"s\",\"content\":\"hello\",\"\u017fession\":\"other\"}": false,
 	} {
 		if _, err := streams.ParseEvent(a, "", []byte(body), 0); (err == nil) != good {
-			t.Errorf("%s: %v", body, err)
+			t.Errorf("the event %s: %v", body, err)
 		}
 	}
 }

@@ -29,13 +29,13 @@ func TestAnOrderOnAProjectNamesWhatItCovers(t *testing.T) {
 	}
 	got, err := open(c.Text())
 	if err != nil || got.UpTo != 20 || !slices.Equal(got.Ranges, c.Ranges) {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("the order is read as %+v, %v", got, err)
 	}
 	for _, bad := range [][2]string{{"up-to: 20", "up-to: 0"}, {"up-to: 20", "up-to: 020"}, {"up-to: 20", "up-to: 19"},
 		{"3-5,20", "3-5,20-21"},
 		{"3-5,20", "3-5,6"}, {"3-5,20", "5-3"}, {"do: forget", "do: legal-hold"}, {"custody/v3", "custody/v1"}} {
 		if got, err := open(strings.Replace(c.Text(), bad[0], bad[1], 1)); err == nil {
-			t.Errorf("%v: %+v", bad, got)
+			t.Errorf("with %q the order is read as %+v, want an error", bad, got)
 		}
 	}
 }

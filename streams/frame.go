@@ -175,7 +175,7 @@ const jointAhead = time.Minute
 // answers an earlier entry.
 func checkJoint(entries []Entry) error {
 	if e := &entries[0]; e.Stage != StageIngest || !e.Type.Proposal() {
-		return fmt.Errorf("%w: it is joint and begins with %s of %s, want a proposal of %s", errFrame, clip(string(e.Type)),
+		return fmt.Errorf("%w: a joint frame begins with %s of %s, want a proposal of %s", errFrame, clip(string(e.Type)),
 			clip(e.Stage), StageIngest)
 	}
 	for i := 1; i < len(entries); i++ {
@@ -183,7 +183,7 @@ func checkJoint(entries []Entry) error {
 		_, sentinel := SentinelGroup(e.Stage)
 		src := position.Index(e.Src)
 		if !sentinel && e.Stage != StageArbiter || position.Sequence(e.Src) != e.Seq || src >= i {
-			return fmt.Errorf("%w: it is joint, and its entry %d, of %s, does not answer one before it", errFrame, i,
+			return fmt.Errorf("%w: entry %d of a joint frame, by %s, does not answer an earlier entry of the frame", errFrame, i,
 				clip(e.Stage))
 		}
 		e.At = 0

@@ -100,7 +100,7 @@ func FuzzParseEventHeader(f *testing.F) {
 		switch {
 		case errors.As(err, &r):
 			if _, ok := r.Code.Doc(); !ok || r.Session != "" && !streams.ValidID(r.Session) {
-				t.Fatalf("%+v", r)
+				t.Fatalf("the rejection has an unknown code or an invalid session: %+v", r)
 			}
 		case err != nil:
 			t.Fatalf("error %v has no code", err)

@@ -49,7 +49,7 @@ func TestStatementsAboutADataSubject(t *testing.T) {
 	}
 	if c, err := open(good.Text()); err != nil || c.Text() != good.Text() || !slices.Equal(c.Entries, good.Entries) ||
 		c.DataSubject != "p-17" {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf("the statement is read as %+v, %v", c, err)
 	}
 	for _, c := range []struct{ what, old, new string }{
 		{"no pseudonym", "data-subject: p-17", "data-subject: "},
@@ -62,7 +62,7 @@ func TestStatementsAboutADataSubject(t *testing.T) {
 	} {
 		text := strings.Replace(good.Text(), c.old, c.new, 1)
 		if text == good.Text() {
-			t.Fatal(c.what)
+			t.Fatalf("%s: the statement has no line %q to replace", c.what, c.old)
 		}
 		if got, err := open(text); err == nil {
 			t.Errorf("%s: opens as %+v", c.what, got)
@@ -89,7 +89,7 @@ func TestADataSubjectIsAPseudonymOfBoundedLength(t *testing.T) {
 		}
 		e, err := streams.ParseEvent(a, "", body, 0)
 		if (err == nil) != good {
-			t.Errorf("%q: %v", subject, err)
+			t.Errorf("data subject %q: %v", subject, err)
 		}
 		if good && streams.HeadOf(e).DataSubject != subject {
 			t.Errorf("%q is lost", subject)

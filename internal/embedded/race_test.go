@@ -92,7 +92,7 @@ func TestPromiseA2ACallerHearsOnlyTheVerdictOfItsOwnProposal(t *testing.T) {
 			want := map[string]streams.Type{"decide": "action", "recall": "recall", "remember.user": "memory"}[x.svc]
 			switch e := x.rep.Entry; {
 			case x.rep.Error != nil:
-				t.Fatalf("%s %s: %+v", x.svc, id, x.rep)
+				t.Fatalf("%s %s got no verdict: %+v", x.svc, id, x.rep)
 			case e == nil || e.Type != want || x.svc == "decide" && (e.Tool == "send_email") != x.mail:
 				t.Fatalf("%s %s (mail %v) heard the verdict on another proposal: %+v", x.svc, id, x.mail, e)
 			case x.mail && x.rep.Verdict == streams.Allow:

@@ -248,7 +248,7 @@ func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{ID: "twice", Session: "s"}, Tool: "read_file",
 			Args: []byte(`{"path":"notes.txt"}`)})
 		if err != nil || rep.Verdict != streams.Allow {
-			t.Errorf("%+v, %v", rep, err)
+			t.Errorf("after the rejection: %+v, %v", rep, err)
 		}
 	}
 }
@@ -315,7 +315,8 @@ func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 		if v.Verdict != streams.Hold || !strings.Contains(v.Entry.Reasons[0].Text,
 			"another session name alone does not help") ||
 			!strings.Contains(v.Entry.Reasons[0].Text, "lazaret session start") {
-			t.Errorf("%s: %s %+v", session, v.Verdict, v.Entry.Reasons)
+			t.Errorf("session %s: %s, and the reasons do not say what helps: %+v",
+				session, v.Verdict, v.Entry.Reasons)
 		}
 	}
 	if _, err := c.StartSession(t.Context(), "third"); err != nil {
@@ -334,9 +335,9 @@ func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 	v := decide("s")
 	if why := v.Entry.Reasons[0].Text; v.Verdict != streams.Hold ||
 		!strings.Contains(why, "under the id o1 and origin web") || !strings.Contains(why, "lazaret session start s") {
-		t.Errorf("%s %s", v.Verdict, why)
+		t.Errorf("the session of the rejected observation: %s, %s", v.Verdict, why)
 	}
 	if v := decide("another"); v.Verdict != streams.Allow {
-		t.Errorf("%+v", v.Entry.Reasons)
+		t.Errorf("another session is held: %+v", v.Entry.Reasons)
 	}
 }

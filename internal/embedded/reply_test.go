@@ -150,7 +150,7 @@ func TestAnAcknowledgementIsNoRequest(t *testing.T) {
 	defer ret.Close()
 	m, err := ret.Request(streams.EraseSubject, []byte(`{"run":"none"}`), 20*time.Second)
 	if err != nil || !strings.Contains(string(m.Data), "nothing is known of this run") {
-		t.Fatalf("%v, %v", m, err)
+		t.Fatalf("a request about an unknown run: %v, %v", m, err)
 	}
 	for _, body := range []string{"", `{"stream":"LZ_INTAKE","seq":7}`, `{"error":{"code":400},"stream":"LZ_INTAKE","seq":0}`,
 		`{"Run":""}`, "{} {}"} {

@@ -21,7 +21,7 @@ func TestASilenceIsRecordedAndChangesNoState(t *testing.T) {
 	good := streams.Silence{Rule: "r1", Owner: "olga", Reason: "known", Expires: h.now.Add(time.Hour).UTC(), By: "sam"}
 	e, ok := put("demo", &good).(*streams.SilenceEntry)
 	if !ok || e.Silence != good || e.ID != "silence1" {
-		t.Fatalf("%+v", e)
+		t.Fatalf("the silence is recorded as %+v", e)
 	}
 	if e, ok := put("demo", &streams.Silence{By: "sam", Ends: "silence1"}).(*streams.SilenceEntry); !ok {
 		t.Errorf("its end: %+v", e)

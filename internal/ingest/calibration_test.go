@@ -32,7 +32,7 @@ func TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass(t *testing.T) {
 	all := got.(*ClassesAnswer).Classes
 	if len(all) != 2 || all[0].Class != "memory/model_inference" || all[0].N != 2 || all[0].Success != 0.5 ||
 		all[0].Confidence != 0.4 || all[1].Class != "memory/model_inference/taste" || all[1].Success != 1 {
-		t.Errorf("%+v", all)
+		t.Errorf("the classes are %+v", all)
 	}
 	if b := h.belief(good); b.Ref.Class != "memory/model_inference" {
 		t.Errorf("a confirmation changed the class to %s", b.Ref.Class)

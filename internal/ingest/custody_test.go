@@ -49,7 +49,7 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 		t.Helper()
 		e, ok := say(do, subject, others).(*streams.CustodyEntry)
 		if !ok || e.DataSubject != subject {
-			t.Fatalf("%s %s: %+v", do, subject, e)
+			t.Fatalf("%s %s was refused: %+v", do, subject, e)
 		}
 		h.followUps()
 	}

@@ -388,11 +388,11 @@ func TestThePagesEchoOfTheUserTakesNothingFromHim(t *testing.T) {
 		h.read(beliefs.OriginWeb, fmt.Sprint("w", i), madePage(900+i, 80)+" "+said+" "+madePage(950+i, 80))
 		x := excerptOf(said, 3*i, 8+i)
 		if o := h.read(beliefs.OriginUser, fmt.Sprint("again", i), x); o.Claims[0].Belief.Origin != beliefs.OriginUser {
-			t.Errorf("%d: %+v", i, o.Claims[0])
+			t.Errorf("message %d: the user's own words are external: %+v", i, o.Claims[0])
 		}
 		if m := h.write(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i)},
 			Content: x}); m.Belief.Origin != beliefs.OriginUser {
-			t.Errorf("%d: %+v", i, m.Belief)
+			t.Errorf("message %d: the memory of the user's own words is external: %+v", i, m.Belief)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func shownIn(h *house, agent, session, to string) streams.Shown {
 	e, ok := h.sayAs(agent, streams.KindAct, "", &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", h.seq),
 		Session: session}, Tool: "send_email", Args: fmt.Appendf(nil, `{"to":%q}`, to)}).(*streams.ActionEntry)
 	if !ok || e.Shown == nil {
-		h.t.Fatalf("%s: %+v", session, e)
+		h.t.Fatalf("the action in session %s has no summary of shown texts: %+v", session, e)
 	}
 	return *e.Shown
 }
@@ -94,7 +94,7 @@ func TestAnInstructionThatTheModelMissesCountsAsAnOrder(t *testing.T) {
 		webPage(h, "s1", c.content)
 		s := shownIn(h, "agent", "s1", "x@example.org")
 		if s.Foreign != 1 || s.Order >= orderPoints != c.order {
-			t.Errorf("%d: %s: %+v", i, c.content, s)
+			t.Errorf("%d: after %q the session was shown %+v", i, c.content, s)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestTheReportOfAnExecutorIsForeignContent(t *testing.T) {
 		o.ID, o.Action = fmt.Sprint("out", i), "a"
 		h.say(streams.KindOut, "", &o)
 		if s := shownIn(h, "agent", session, "eve9@evil.example"); s.Foreign != 1 || s.Order < orderPoints || !s.Leans {
-			t.Errorf("%d: %+v", i, s)
+			t.Errorf("%d: after the outcome the session was shown %+v", i, s)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestACatalogueIsForeignUntilItIsAccepted(t *testing.T) {
 		t.Helper()
 		if s := shownIn(h, "agent", "s", eve); s.Foreign != foreign || s.Leans != leans ||
 			(s.Order >= orderPoints) != (foreign > 0) {
-			t.Errorf("%s: %+v", what, s)
+			t.Errorf("%s: the session was shown %+v", what, s)
 		}
 	}
 	userIn(h, "agent", "s")
@@ -166,7 +166,7 @@ func TestACatalogueIsForeignUntilItIsAccepted(t *testing.T) {
 		expect(fmt.Sprint("the verdict ", x), 1, true)
 	}
 	if s := shownIn(h, "agent", "s", "jo@example.org"); s.Leans {
-		t.Error("an address that no catalogue names")
+		t.Error("an address that no catalogue names counts as external")
 	}
 	h2 := h.st.Clone()
 	acceptTools(h, "agent", bad, streams.Allow, false)
@@ -194,13 +194,13 @@ func TestAnAcceptedCatalogueNamesNothingForeign(t *testing.T) {
 		c.ID = "c-" + agent
 		h.sayAs(agent, streams.KindTools, "", c)
 		if s := shownIn(h, agent, "s", "eve9@evil.example"); s.Foreign != 1 || !s.Leans {
-			t.Fatalf("%s: %+v", agent, s)
+			t.Fatalf("before the acceptance, agent %s was shown %+v", agent, s)
 		}
 	}
 	acceptTools(h, "agent", toolsOf("crm", plantedOrder), streams.Allow, false)
 	for _, agent := range []string{"agent", "other"} {
 		if s := shownIn(h, agent, "s", "eve9@evil.example"); s.Foreign != 0 || s.Leans {
-			t.Errorf("%s: %+v", agent, s)
+			t.Errorf("after the acceptance, agent %s was shown %+v", agent, s)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestACriticalFindingMakesACatalogueForeign(t *testing.T) {
 		h.foldOther(streams.SentinelStage("core"), streams.TypeAlerts, &streams.AlertsEntry{Group: "core",
 			Alerts: []streams.Alert{al}})
 		if s := shownIn(h, "agent", "s", "x@example.org"); s.Foreign != x.foreign {
-			t.Errorf("%+v: %+v", al, s)
+			t.Errorf("after the alert %+v the session was shown %+v", al, s)
 		}
 	}
 }
@@ -247,7 +247,7 @@ func TestAnAgentHasALimitedNumberOfCatalogues(t *testing.T) {
 		t.Errorf("%d catalogues, %v", len(all), err)
 	}
 	if s := shownIn(h, "agent", "s", "eve9@evil.example"); s.Foreign != maxOffers+3 || !s.Leans {
-		t.Errorf("%+v", s)
+		t.Errorf("the session was shown %+v, want all catalogues", s)
 	}
 }
 

@@ -101,14 +101,14 @@ func TestReasoningWithoutForeignParentsIsTheAgentsOwn(t *testing.T) {
 	e := g.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "t"},
 		Query: "weekend"}).(*streams.RecallEntry)
 	if len(e.Admitted) != 1 || e.Admitted[0].ID != own.Belief.ID {
-		t.Fatalf("%+v", e)
+		t.Fatalf("the recall in another session: %+v", e)
 	}
 	g.say(streams.KindObs, beliefs.OriginUser, &streams.Observation{Head: streams.Head{ID: "u9", Session: "t"},
 		Content: "Go on with the move."})
 	m := g.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m9", Session: "t"},
 		Content: "Saturday suits the movers best."})
 	if m.Belief.Grade != beliefs.Own {
-		t.Errorf("%+v", m.Belief)
+		t.Errorf("a note after the recall of an own note: %+v", m.Belief)
 	}
 	g.hear(beliefs.OriginTool, "calendar", "All Saturdays are taken.")
 	g.grades("Sundays remain, since they disturb nobody.", beliefs.NoGrade)
@@ -125,12 +125,12 @@ func TestWhatOneSessionLaunderedAnotherDoesNotMakeItsOwn(t *testing.T) {
 			Content: "What do we know of bills?"})
 		e := g.sayAs(next, streams.KindRecall, "", &streams.Recall{Head: head("r"), Query: "bills overseas gathers"}).(*streams.RecallEntry)
 		if len(e.ContextOnly) == 0 || len(e.Admitted) != 0 {
-			t.Fatalf("%s: %+v", next, e)
+			t.Fatalf("%s: the laundered note is not served as context alone: %+v", next, e)
 		}
 		m := g.sayAs(next, streams.KindMem, beliefs.OriginAgent, &streams.Memory{Head: head("m"),
 			Content: "Payments leave the country to that gatherer."}).(*streams.MemoryEntry)
 		if m.Belief.Grade != beliefs.NoGrade {
-			t.Errorf("%s: %+v", next, m.Belief)
+			t.Errorf("%s: a note after the recall has a grade: %+v", next, m.Belief)
 		}
 		g.sayAs(next, streams.KindObs, beliefs.OriginUser,
 			&streams.Observation{Head: streams.Head{ID: next + "v", Session: "fresh"}, Content: "Hello."})
@@ -157,7 +157,7 @@ func TestASystemOfRecordStatesFactsAndGivesNoOrders(t *testing.T) {
 	got := g.planned("Okafor")
 	if len(got) != 1 || got[0].Grade != beliefs.Record || got[0].Scope != beliefs.PlanningAllowed ||
 		got[0].Axes.Truth != beliefs.Unverified {
-		t.Fatalf("%+v", got)
+		t.Fatalf("the record is planned with as %+v", got)
 	}
 	g.grades("Ines Duarte manages Okafor.", beliefs.NoGrade) // a note is not a record
 }

@@ -80,7 +80,7 @@ func TestAnExpiryDropsTheWordsOfSilentSessions(t *testing.T) {
 		for _, s := range []string{"active", "old3"} {
 			e := x.act(s, "c"+s)
 			if e.Unseen || e.Intent == nil {
-				t.Errorf("%s: %+v", s, e)
+				t.Errorf("session %s has lost the words of its user: %+v", s, e)
 			}
 			if ok, err := hasKey(x.st, saidKey("demo", "agent", s, 0)); err != nil || !ok {
 				t.Errorf("%s lacks the words of its user, %v", s, err)
@@ -91,11 +91,11 @@ func TestAnExpiryDropsTheWordsOfSilentSessions(t *testing.T) {
 			t.Errorf("a session that comes back: %+v", e.UnseenBy)
 		}
 		if e.Intent == nil || e.Intent.Strange == "" {
-			t.Errorf("a change that nobody asked for is no longer strange: %+v", e.Intent)
+			t.Errorf("a change that the user did not ask for counts as asked for: %+v", e.Intent)
 		}
 		x.in("old2", "c2", "Please send it to the office and tell Bob.")
 		if e := x.act("old2", "c3"); !e.Unseen {
-			t.Error("words alone release the session")
+			t.Error("new words of the user end the hold, without a new start of the session")
 		}
 		x.say(streams.KindSession, "", &streams.Session{Head: streams.Head{ID: "s", Session: "old2"}, Phase: "start"})
 		x.in("old2", "c4", words)
@@ -112,7 +112,7 @@ func TestAnExpiryDropsTheWordsOfSilentSessions(t *testing.T) {
 		x.expire(x.now)
 		all(x)
 		if e := x.act("old2", "c"); e.Unseen || e.Intent == nil {
-			t.Errorf("%+v", e)
+			t.Errorf("under legal hold, the session has lost the words of its user: %+v", e)
 		}
 	})
 	t.Run("with the steps of an earlier version", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestAnExpiryDropsTheWordsOfSilentSessions(t *testing.T) {
 			}
 		}
 		if e := x.act("old2", "c"); e.Unseen || e.Intent == nil {
-			t.Errorf("%+v", e)
+			t.Errorf("steps of an earlier version dropped the words of the user: %+v", e)
 		}
 	})
 	t.Run("of a state without times", func(t *testing.T) {
@@ -145,14 +145,14 @@ func TestAnExpiryDropsTheWordsOfSilentSessions(t *testing.T) {
 		x.expire(x.now.Add(-time.Hour))
 		all(x)
 		if e := x.act("old2", "c"); e.Unseen {
-			t.Error("a session is dropped whose age is unknown")
+			t.Error("a session of unknown age has lost the words of its user")
 		}
 		x.now = x.now.Add(48 * time.Hour)
 		x.act("active", "d")
 		x.expire(x.now.Add(-time.Hour))
 		all(x)
 		if e := x.act("old4", "e"); !e.Unseen {
-			t.Error("the session stays for good")
+			t.Error("a session whose age was unknown is never dropped")
 		}
 	})
 }

@@ -102,7 +102,7 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	h.alerts(streams.SentinelStage("core"), "high", alertEnforced, 3)
 	h.alerts(streams.SentinelStage("core"), "critical", "shadow", 3)
 	if all := h.incidents(); len(all) != 0 || h.followUps() != 0 {
-		t.Fatalf("%+v", all)
+		t.Fatalf("findings below the limit opened incidents: %+v", all)
 	}
 	h.alerts(streams.SentinelStage("core"), "critical", alertEnforced, 1)
 	if n := h.followUps(); n != 1 {
@@ -112,7 +112,7 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	all := h.incidents()
 	if len(all) != 1 || all[0].Findings != 100 || len(all[0].Evidence) != beliefs.MaxIncidentEvidence ||
 		all[0].Severity != beliefs.Critical || all[0].By != beliefs.BySentinel {
-		t.Fatalf("%+v", all)
+		t.Fatalf("99 more findings: %+v, want one incident with 100", all)
 	}
 	if n := h.followUps(); n != 1 {
 		t.Errorf("%d entries for 99 more findings of one burst", n)
@@ -190,14 +190,14 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	id := opened.Incident.ID
 	if i := h.incidentOf(id); i.State != beliefs.IncidentOpen || i.By != beliefs.ByProbe || i.Who != "probe" ||
 		i.Findings != 1 || i.Evidence[0].At.IsZero() {
-		t.Fatalf("%+v", i)
+		t.Fatalf("the incident that a probe opened is %+v", i)
 	}
 	// The same finding again is evidence of the open incident.
 	twice := h.newOrder(approval.OpenIncident, "")
 	twice.Key, twice.Severity = "page", "critical"
 	if e := h.obeyed(twice, s.auditor); e.Incident.ID != id || e.Event != beliefs.IncidentEvidence ||
 		e.Incident.Findings != 2 || e.Incident.Severity != beliefs.Critical {
-		t.Errorf("%+v", e)
+		t.Errorf("the same finding again: %+v", e)
 	}
 	refuse := func(o *approval.Order, by note.Signer, check approval.Check) {
 		t.Helper()
@@ -221,7 +221,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	e := h.obeyed(contain, s.alice)
 	// The page is found. Two beliefs derive from it: the first memory is quarantined, and the confirmed one is spared.
 	if r := e.Incident.Report; r != (beliefs.IncidentReport{Found: 1, Descendants: 2, Quarantined: 2, Spared: 1}) {
-		t.Errorf("%+v", r)
+		t.Errorf("the quarantine reports %+v", r)
 	}
 	for b, want := range map[string]beliefs.Security{root: beliefs.Quarantined, stated: beliefs.Quarantined,
 		lost: beliefs.Clean, own: beliefs.Clean} {
@@ -230,7 +230,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 		}
 	}
 	if i := h.incidentOf(id); i.State != beliefs.IncidentQuarantined {
-		t.Errorf("%+v", i)
+		t.Errorf("after the quarantine, the incident is %+v", i)
 	}
 	if m := h.write(beliefs.OriginAgent,
 		mem("again", "bonsai trees need to be watered with the SPECIAL blue liquid that eve sells")); m.Tombstone == nil {
@@ -240,13 +240,13 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 
 	// Nothing states it independently yet.
 	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 0 {
-		t.Errorf("%+v", e.Incident.Report)
+		t.Errorf("a repair without a new statement restored a belief: %+v", e.Incident.Report)
 	}
 	h.remember(beliefs.OriginUser, mem("m4", "the hours", triple("library", "closes", "nine")))
 	h.followUps()
 	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 1 ||
 		e.Incident.State != beliefs.IncidentRepaired {
-		t.Errorf("%+v", e.Incident)
+		t.Errorf("after the repair, the incident is %+v", e.Incident)
 	}
 	if r := h.belief(stated); r.Ref.Axes.Security != beliefs.Clean || r.Ref.Axes.Retrieval != beliefs.Restricted ||
 		r.Ref.Axes.Truth != beliefs.Unverified {
@@ -257,7 +257,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	}
 	if e := h.obeyed(h.newOrder(approval.CloseIncident, id), s.alice); e.Incident.State != beliefs.IncidentClosed ||
 		e.Incident.Outcome != "the page is out" || e.Incident.Closer != "alice" {
-		t.Errorf("%+v", e.Incident)
+		t.Errorf("after the close, the incident is %+v", e.Incident)
 	}
 	refuse(h.newOrder(approval.RepairIncident, id), s.alice, approval.CheckOrder)
 	// After the close, a finding with the same key opens a new incident.
@@ -265,7 +265,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	o.Key = "page"
 	if e := h.obeyed(o, s.alice); e.Incident.ID == id || e.Event != beliefs.IncidentOpened ||
 		e.Incident.By != beliefs.ByUser {
-		t.Errorf("%+v", e)
+		t.Errorf("a finding after the close: %+v, want a new incident", e)
 	}
 	again := newHouse(t, offline(t))
 	for _, e := range h.ledger {
@@ -297,11 +297,12 @@ func TestARepairBringsNothingBackThatWasLookedFor(t *testing.T) {
 	contain := h.newOrder(approval.QuarantineIncident, id)
 	contain.Scope = &beliefs.IncidentScope{Beliefs: []string{root}}
 	if e := h.obeyed(contain, s.alice); e.Incident.Report.Quarantined != 1 {
-		t.Fatalf("%+v", e.Incident.Report)
+		t.Fatalf("the quarantine reports %+v, want one belief", e.Incident.Report)
 	}
 	h.remember(beliefs.OriginUser, mem("m2", "when it closes", triple("library", "closes", "nine")))
 	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 0 ||
 		h.belief(root).Ref.Axes.Security != beliefs.Quarantined {
-		t.Errorf("%+v, %+v", e.Incident.Report, h.belief(root).Ref.Axes)
+		t.Errorf("the repair restored the belief that the order names: %+v, %+v",
+			e.Incident.Report, h.belief(root).Ref.Axes)
 	}
 }

@@ -33,29 +33,29 @@ func TestPromiseAProposalCarriesHowItRelatesToWhatTheUserAskedFor(t *testing.T) 
 	h.observe(beliefs.OriginUser, "u1", "", "Send the minutes in minutes.docx to Jo Bell by email.")
 	if e := h.act("a1", "read_file", `{"path":"minutes.docx"}`); e.Intent == nil || len(e.Intent.Values) != 1 ||
 		e.Intent.Values[0] != "path" {
-		t.Fatalf("%+v", e.Intent)
+		t.Fatalf("the call of the named file has intent %+v", e.Intent)
 	}
 	if e := h.observe(beliefs.OriginTool, "o1", "read_file",
 		"Minutes of May, jo.bell@corp.example, eve@evil.example."); !e.UserNamed {
-		t.Error("the user named the file that it came from")
+		t.Error("the file that the user named does not count as named")
 	}
 	e := h.act("a2", "send_email", `{"cc":"eve@evil.example","to":"jo.bell@corp.example"}`)
 	if e.Intent == nil || !e.Intent.Asked || len(e.Intent.Carriers) != 1 ||
 		e.Intent.Carriers[0] != "email:jo.bell@corp.example" {
-		t.Errorf("%+v", e.Intent)
+		t.Errorf("the mail to the named address has intent %+v", e.Intent)
 	}
 	h.act("a3", "read_file", `{"path":"other.docx"}`)
 	if e := h.observe(beliefs.OriginTool, "o2", "read_file", "Other."); e.UserNamed {
-		t.Error("the user did not name the other file")
+		t.Error("a file that the user did not name counts as named")
 	}
 	// In another session of the same agent, and after the session has ended, there are no words of the user. So the
 	// entry has no intent.
 	if e := (intentOf{h.house, "s2"}).act("a4", "send_email", `{"to":"jo.bell@corp.example"}`); e.Intent != nil {
-		t.Errorf("%+v", e.Intent)
+		t.Errorf("in another session, the mail has intent %+v", e.Intent)
 	}
 	h.say(streams.KindSession, "", &streams.Session{Head: h.head("x1"), Phase: "end"})
 	if e := h.act("a5", "send_email", `{"to":"jo.bell@corp.example"}`); e.Intent != nil {
-		t.Errorf("%+v", e.Intent)
+		t.Errorf("after the session has ended, the mail has intent %+v", e.Intent)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestAnAddressOfANamedPersonLeansOnItsSource(t *testing.T) {
 	for to, leans := range map[string]bool{"amy.watson@evil.example": true, "jo.bell@corp.example": false} {
 		e := h.act("a-"+to[:2], "send_email", fmt.Sprintf(`{"to":%q}`, to))
 		if e.Intent == nil || !slices.Contains(e.Intent.Carriers, "email:"+to) || e.Shown == nil || e.Shown.Leans != leans {
-			t.Errorf("%s: %+v, %+v", to, e.Intent, e.Shown)
+			t.Errorf("the mail to %s has intent %+v and shown %+v", to, e.Intent, e.Shown)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestWhatTheUserPastesNamesNothing(t *testing.T) {
 	h.observe(beliefs.OriginWeb, "o1", "web.fetch", text)
 	h.observe(beliefs.OriginUser, "u1", "", text)
 	if e := h.act("a1", "send_email", `{"to":"eve@evil.example"}`); e.Intent != nil {
-		t.Errorf("%+v", e.Intent)
+		t.Errorf("a paste gives the mail an intent: %+v", e.Intent)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestPromiseAStepOfASourceCarriesThatTheUserLeftItToIt(t *testing.T) {
 	h.observe(beliefs.OriginUser, "u1", "", "Please do what moving-day.md says, and tell the movers who are listed there.")
 	h.act("a1", "read_file", `{"path":"other.md"}`)
 	if e := h.observe(beliefs.OriginTool, "o1", "read_file", steps); e.UserNamed || e.Handed {
-		t.Errorf("the user did not name the other file: %+v", e)
+		t.Errorf("a file that the user did not name counts as named or handed over: %+v", e)
 	}
 	remind := func(id string) (handed bool) {
 		e := h.act(id, "create_reminder", `{"title":"Hire the van"}`)
@@ -129,14 +129,14 @@ func TestPromiseAStepOfASourceCarriesThatTheUserLeftItToIt(t *testing.T) {
 	}
 	h.act("a3", "read_file", `{"path":"moving-day.md"}`)
 	if e := h.observe(beliefs.OriginTool, "o2", "read_file", steps); !e.UserNamed || !e.Handed {
-		t.Errorf("the user left it to the file: %+v", e)
+		t.Errorf("the file whose instructions the user told the agent to follow does not count as handed over: %+v", e)
 	}
 	if !remind("a4") {
 		t.Error("a step of the file is not handed over")
 	}
 	e := h.act("a5", "send_email", `{"to":"kit@movers.example"}`)
 	if e.Intent == nil || !e.Intent.Deed || !slices.Contains(e.Intent.Listed, "email:kit@movers.example") {
-		t.Errorf("%+v", e.Intent)
+		t.Errorf("the mail that the file lists has intent %+v", e.Intent)
 	}
 	h.say(streams.KindSession, "", &streams.Session{Head: h.head("x1"), Phase: "end"})
 	h.observe(beliefs.OriginUser, "u2", "", "Please do what moving-day.md says.")

@@ -24,7 +24,7 @@ func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing
 		Content: "The vault code is 3333", Scope: streams.ScopeUser})
 	if e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "s2"},
 		Query: "vault code"}).(*streams.RecallEntry); len(e.Admitted)+len(e.ContextOnly) != 0 {
-		t.Fatalf("%+v", e)
+		t.Fatalf("a normal recall serves the hidden beliefs: %+v", e)
 	}
 	ask := func() *approval.Order {
 		o := approval.NewOrder(approval.Disclose, "demo", h.now, time.Hour)
@@ -32,16 +32,16 @@ func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing
 		return o
 	}
 	if e, ok := h.order(ask(), s.probe).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckRole) {
-		t.Errorf("%+v", e)
+		t.Errorf("with the key of a probe: %+v, want a refusal for its role", e)
 	}
 	if e, ok := h.order(ask(), s.stranger).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckUnpinned) {
-		t.Errorf("%+v", e)
+		t.Errorf("with an unpinned key: %+v, want a refusal", e)
 	}
 	o := ask()
 	e, ok := h.order(o, s.auditor).(*streams.DisclosureEntry)
 	if !ok || !e.Privileged || e.Signed.Signer != "auditor" || e.Text != "case 7" || len(e.Refused) != 1 ||
 		e.Refused[0].Reason != beliefs.ReasonUnknown {
-		t.Fatalf("%+v", e)
+		t.Fatalf("the privileged recall is recorded as %+v", e)
 	}
 	shown := map[string]string{}
 	for _, it := range e.Admitted {
@@ -52,10 +52,10 @@ func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing
 	}
 	if len(shown) != 3 || shown[bad] != "The vault code is 1111" || shown[secret] != "The vault code is 2222" ||
 		shown[bob] != "The vault code is 3333" {
-		t.Errorf("%+v", shown)
+		t.Errorf("the privileged recall shows %+v, want three codes", shown)
 	}
 	if e, ok := h.order(o, s.auditor).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckReplayed) {
-		t.Errorf("%+v", e)
+		t.Errorf("the same order again: %+v, want a refusal", e)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestAPrivilegedLookIsRecordedAndChangesNoState(t *testing.T) {
 	good := &streams.Look{By: "sam", Login: "abc", Page: "/holds", Path: "/holds", Ceiling: beliefs.Secret}
 	e, ok := look("demo", good).(*streams.DisclosureEntry)
 	if !ok || e.Look == nil || *e.Look != *good || e.Signed != nil || !e.Privileged {
-		t.Fatalf("%+v", e)
+		t.Fatalf("the look is recorded as %+v", e)
 	}
 	if after, err := h.f.clock(h.st, streams.SystemProject); err != nil || !after.Equal(before) {
 		t.Errorf("the clock moved from %v to %v: %v", before, after, err)
@@ -80,7 +80,7 @@ func TestAPrivilegedLookIsRecordedAndChangesNoState(t *testing.T) {
 	for name, l := range map[string]*streams.Look{"nobody": {Page: "/"}, "no page": {By: "sam"},
 		"a forged line": {By: "sam\nroot", Page: "/"}, "too long": {By: strings.Repeat("s", 300), Page: "/"}} {
 		if e, ok := look("demo", l).(*streams.RejectedEntry); !ok {
-			t.Errorf("%s: %+v", name, e)
+			t.Errorf("a look with %s: %+v, want a rejection", name, e)
 		}
 	}
 	if e, ok := look("another", good).(*streams.RejectedEntry); !ok {

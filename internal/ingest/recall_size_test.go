@@ -90,7 +90,7 @@ func TestALargeMemoryIsReadInPieces(t *testing.T) {
 	e := w.recall("p", "a", &streams.Recall{Query: "zebra"})
 	for _, it := range e.Admitted {
 		if it.ID == small && (it.Partial || it.Content != "zebra crossing") {
-			t.Errorf("%+v", it)
+			t.Errorf("a short text is served as %+v", it)
 		}
 	}
 }

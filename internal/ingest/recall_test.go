@@ -44,7 +44,7 @@ func TestARecallFindsByRankKeyAndFilter(t *testing.T) {
 	}
 	for _, it := range e.ContextOnly {
 		if it.Scope != beliefs.ContextOnly || it.Reason == "" || it.Score <= 0 || it.Score > 1 || it.Content == "" {
-			t.Errorf("%+v", it)
+			t.Errorf("an item for context is %+v", it)
 		}
 	}
 	if len(e.Refused) != 1 || e.Refused[0].ID != bad || e.Refused[0].Reason != beliefs.ReasonSecurity {
@@ -52,19 +52,19 @@ func TestARecallFindsByRankKeyAndFilter(t *testing.T) {
 	}
 	if e := w.recall("p", "a", &streams.Recall{Key: "shoe_size"}); !slices.Equal(ids(e.Admitted), []string{shoe}) ||
 		len(e.Refused) != 1 || e.Admitted[0].Score != -1 {
-		t.Errorf("%+v", e)
+		t.Errorf("a recall by key: %+v", e)
 	}
 	if e := w.recall("p", "a", &streams.Recall{Filter: streams.RecallFilter{Category: "person"}}); !slices.Equal(
 		ids(e.Admitted), []string{shoe}) {
-		t.Errorf("%+v", e)
+		t.Errorf("a recall by category: %+v", e)
 	}
 	if e := w.recall("p", "a", &streams.Recall{Filter: streams.RecallFilter{Kind: "memory",
 		Origin: "user"}}); !slices.Equal(ids(e.Admitted), []string{tea, shoe}) {
-		t.Errorf("%+v", e)
+		t.Errorf("a recall by kind and origin: %+v", e)
 	}
 	if e := w.recall("p", "a", &streams.Recall{Query: "size", Filter: streams.RecallFilter{Since: w.now}}); len(
 		e.Admitted)+len(e.ContextOnly)+len(e.Refused) != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("a recall of what was confirmed from now on finds something: %+v", e)
 	}
 	if e := w.recall("p", "a", &streams.Recall{Query: "who are you and what is this"}); len(e.Admitted)+
 		len(e.ContextOnly)+len(e.Refused) != 0 {
@@ -285,11 +285,11 @@ func TestAnAnswerWithExternalTextsNamesTheirQuota(t *testing.T) {
 	}
 	e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1"}, Candidates: cs}).(*streams.RecallEntry)
 	if len(e.Admitted) != 2 || e.MaxExternal != 2 || len(e.Refused) != 1 || e.Refused[0].Reason != beliefs.ReasonExternal {
-		t.Errorf("%+v", e)
+		t.Errorf("three candidates with external texts: %+v", e)
 	}
 	e = h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r2"},
 		Candidates: []streams.GateCandidate{{Content: "Nobody said this."}}}).(*streams.RecallEntry)
 	if e.MaxExternal != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("an answer without an external text names a quota: %+v", e)
 	}
 }

@@ -36,7 +36,7 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 			return ""
 		}
 		if r.Code != streams.CodeBehind {
-			t.Fatalf("%+v", r)
+			t.Fatalf("the policy is refused for another reason: %+v", r)
 		}
 		return r.Reason
 	}
@@ -84,7 +84,7 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 	}
 	digest := streams.Digest(policy.Default)
 	if r, err := h.f.behind(st, digest, policy.Default); err != nil || r == nil || !strings.Contains(r.Reason, "core") {
-		t.Errorf("%v, %v", r, err)
+		t.Errorf("without a policy, the default policy is answered with %v, %v", r, err)
 	}
 	if err := activation.Put(st, streams.DoActivatePolicy, withJudge); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func rollsBack(t *testing.T, offers bool) {
 	found := h.remember(beliefs.OriginUser, mem("m3", "The door code is 7781"))
 	if e, ok := h.point(approval.TakePoint, "good", s.probe).(*streams.OrderEntry); !ok ||
 		e.Check != string(approval.CheckRole) {
-		t.Errorf("%+v", e)
+		t.Errorf("a probe takes a point: %+v, want a refusal", e)
 	}
 	if _, ok := h.point(approval.TakePoint, "good", s.alice).(*streams.PointEntry); !ok {
 		t.Fatal("no point was taken")
@@ -68,18 +68,18 @@ func rollsBack(t *testing.T, offers bool) {
 	h.alert(found, "quarantine")
 	h.followUps()
 	if a := h.belief(size).Ref.Axes; a.Truth != beliefs.Superseded {
-		t.Fatalf("%+v", a)
+		t.Fatalf("the overwritten memory is %+v", a)
 	}
 	if a := h.belief(bank).Ref.Axes; a.Truth != beliefs.Contradicted {
-		t.Fatalf("%+v", a)
+		t.Fatalf("the contradicted memory is %+v", a)
 	}
 	if e, ok := h.point(approval.Restore, "good", s.probe).(*streams.OrderEntry); !ok ||
 		e.Check != string(approval.CheckRole) {
-		t.Errorf("%+v", e)
+		t.Errorf("a probe rolls back: %+v, want a refusal", e)
 	}
 	if e, ok := h.point(approval.Restore, "bad", s.alice).(*streams.OrderEntry); !ok ||
 		e.Check != string(approval.CheckOrder) {
-		t.Errorf("%+v", e)
+		t.Errorf("a rollback to an unknown point: %+v, want a refusal", e)
 	}
 	entries := len(h.ledger)
 	if _, ok := h.point(approval.Restore, "good", s.alice).(*streams.RestoreEntry); !ok {
@@ -97,7 +97,7 @@ func rollsBack(t *testing.T, offers bool) {
 	// The transition tables have no move from contradicted to unverified. So the rollback leaves this belief
 	// contradicted, and counts it in Left.
 	if a := h.belief(bank).Ref.Axes; a.Truth != beliefs.Contradicted {
-		t.Errorf("%+v", a)
+		t.Errorf("the contradicted memory became %+v", a)
 	}
 	if a := h.belief(found).Ref.Axes; a.Security != beliefs.Quarantined {
 		t.Errorf("the rollback cleared what a sentinel found: %+v", a)
@@ -105,25 +105,25 @@ func rollsBack(t *testing.T, offers bool) {
 	anew := h.holder("size")
 	if anew.Ref.ID == size || anew.Content != "My size is 43" || anew.Ref.Axes != (beliefs.Axes{Truth: beliefs.Supported,
 		Retrieval: beliefs.Normal}) || anew.Ref.Origin != beliefs.OriginUser {
-		t.Errorf("%+v", anew)
+		t.Errorf("the overwritten memory is stated anew as %+v", anew)
 	}
 	run, err := h.f.running(h.st, "demo")
 	if err != nil || !run.Last || run.Out != 2 || run.Anew != 1 || run.Left != 2 || run.Back != 0 {
-		t.Errorf("%+v, %v", run, err)
+		t.Errorf("the rollback counts %+v, %v", run, err)
 	}
 	// The rollback can itself be rolled back: hidden beliefs are restored.
 	all := h.allPoints()
 	if _, ok := h.point(approval.Restore, all[len(all)-1].Name, s.alice).(*streams.RestoreEntry); !ok ||
 		all[len(all)-1].Why != pointRestore {
-		t.Fatalf("%+v", all)
+		t.Fatalf("no rollback to the point before the rollback: %+v", all)
 	}
 	h.followUps()
 	if a := h.belief(size2).Ref.Axes; a.Truth != beliefs.Supported || a.Retrieval != beliefs.Restricted &&
 		a.Retrieval != beliefs.Normal {
-		t.Errorf("%+v", a)
+		t.Errorf("the second rollback does not restore the hidden memory: %+v", a)
 	}
 	if a := h.belief(anew.Ref.ID).Ref.Axes; a.Retrieval != beliefs.Hidden {
-		t.Errorf("%+v", a)
+		t.Errorf("the second rollback does not hide the memory that was stated anew: %+v", a)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	session(1, "start")
 	first := h.allPoints()
 	if len(first) != 1 || first[0].Why != pointSession {
-		t.Fatalf("%+v", first)
+		t.Fatalf("the start of a session takes the points %+v", first)
 	}
 	for i := 2; i < 200; i++ {
 		session(i, "start")
@@ -201,7 +201,7 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 			h.say(streams.KindSession, "", &streams.Session{Head: streams.Head{ID: "s", Session: "s"}, Phase: "start"})
 		}
 		if all := h.allPoints(); len(all) != 1 || all[0].Why != why || !strings.HasPrefix(all[0].Name, "before-"+why) {
-			t.Errorf("%s: %+v", why, all)
+			t.Errorf("before a %s, the points are %+v", why, all)
 		}
 	}
 }
@@ -316,10 +316,10 @@ func TestARestorePointHasTheOfferedWritesBeforeIt(t *testing.T) {
 	after := h.remember(beliefs.OriginUser, mem("m2", "The gate code is 1234"))
 	points := h.allPoints()
 	if len(points) != 1 || points[0].Why != pointSession {
-		t.Fatalf("%+v", points)
+		t.Fatalf("the points are %+v, want one of a session", points)
 	}
 	if e, ok := h.point(approval.Restore, points[0].Name, s.alice).(*streams.RestoreEntry); !ok {
-		t.Fatalf("%+v", e)
+		t.Fatalf("the rollback was refused: %+v", e)
 	}
 	h.followUps()
 	for _, id := range before {

@@ -248,7 +248,7 @@ func TestARejectedBeliefLeavesATombstoneAndFlagsWhatRestsOnIt(t *testing.T) {
 	bystander := h.remember(beliefs.OriginAgent, mem("m4", "The vendor list is kept in the shared drive."))
 	e := h.word(h.statement(root, approval.RejectBelief), s.alice)
 	if e.Check != "" || len(e.Revisions) != 3 {
-		t.Fatalf("%+v", e)
+		t.Fatalf("the rejection is recorded as %+v, want three revisions", e)
 	}
 	h.wantAxes(root, "unverified", "hidden", "quarantined", "fresh")
 	h.wantAxes(c, "unverified", "restricted", "clean", "stale")
@@ -565,7 +565,7 @@ func TestWhatIsStagedHasAWayOut(t *testing.T) {
 	h.wantAxes(web, "supported", "normal", "clean", "fresh")
 	h.wantAxes(miss, "supported", "normal", "clean", "fresh")
 	if e := h.word(h.statement(compacted, approval.RejectBelief), s.alice); e.Check != "" {
-		t.Fatalf("%+v", e)
+		t.Fatalf("the rejection of a summary was refused: %+v", e)
 	}
 	h.wantAxes(compacted, "unverified", "hidden", "quarantined", "fresh")
 }

@@ -71,11 +71,11 @@ func TestWhatCitesABeliefThatFallsIsFlagged(t *testing.T) {
 		got := h.dependants()
 		if len(got) != 2 || got[0].Kind != "decision" || got[0].ID != "d-"+c.how || got[1].Kind != "action" ||
 			got[1].ID != "a-"+c.how {
-			t.Fatalf("%s: %+v", c.how, got)
+			t.Fatalf("%s: the dependants are %+v, want a decision and an action", c.how, got)
 		}
 		for _, d := range got {
 			if d.Belief != id || d.Agent != "agent" || !strings.HasPrefix(d.Why, c.why) || d.At.IsZero() {
-				t.Errorf("%s: %+v", c.how, d)
+				t.Errorf("%s: a dependant is %+v", c.how, d)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func TestADecisionThatCitesNothingIsWhatThePolicySays(t *testing.T) {
 				}
 			case *streams.RejectedEntry:
 				if got = "refused"; e.Code != streams.CodeUncited || !strings.Contains(e.Reason, "d-"+what) {
-					t.Errorf("%+v", e)
+					t.Errorf("the refusal does not name the decision: %+v", e)
 				}
 			}
 			if bad := what == "nothing" || what == "unknown"; bad && got != want || !bad && got != "entry" {

@@ -32,7 +32,7 @@ func TestTheWorldModelHoldsWhatClearsTheGateAndShowsWhatDoesNot(t *testing.T) {
 		{"b3", "12", beliefs.ReasonSecurity},
 		{"b5", "Lisbon", ""}, {"b6", "Porto", beliefs.ReasonUnverified}}
 	if len(got) != len(want) {
-		t.Fatalf("%+v", got)
+		t.Fatalf("the values are %+v", got)
 	}
 	for i, w := range want {
 		if g := got[i]; g.Belief != w.belief || g.Value != w.value || g.Withheld != w.withheld ||

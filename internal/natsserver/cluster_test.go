@@ -339,7 +339,7 @@ func TestPromiseA1AnOpenClusterPortIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := natsserver.CheckConfig(f); (err != nil) != bad {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("the configuration %s: %v", text, err)
 		}
 	}
 	for _, bad := range []natsserver.ServerConfig{
@@ -418,7 +418,7 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 	pool.AddCert(old[0])
 	if _, err := served(t, ms[0].route).Verify(x509.VerifyOptions{Roots: pool,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
-		t.Error("the old authority still stands for the certificate")
+		t.Error("the certificate still verifies with the old authority")
 	}
 	if _, err := natsserver.ProbeRoute(t.Context(), ms[0].route); err != nil {
 		t.Error(err)

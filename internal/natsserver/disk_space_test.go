@@ -35,7 +35,7 @@ func TestPromiseC23StreamsAreSizedToTheDiskAndToTheFlag(t *testing.T) {
 	}
 	own, err := natsserver.Size(wire.Storage{LedgerBytes: 7}, dir, most)
 	if err != nil || own.LedgerBytes != 7 || own.IntakeBytes != byFlag.IntakeBytes {
-		t.Errorf("%+v, %v", own, err)
+		t.Errorf("with a ledger size of its own: %+v, %v", own, err)
 	}
 	if _, err := natsserver.Size(wire.Storage{}, dir, 10<<20); err == nil || !strings.Contains(err.Error(), "--max-disk") {
 		t.Errorf("for 10 MiB: %v", err)

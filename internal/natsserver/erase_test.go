@@ -147,7 +147,7 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 			}
 			for _, e := range erased {
 				if e.Left != "" || e.Messages == 0 || e.Files == 0 {
-					t.Errorf("%+v", e)
+					t.Errorf("nothing was erased, or something is left: %+v", e)
 				}
 			}
 			gone := func(when string) {
@@ -213,11 +213,11 @@ func TestAnErasureWithNothingDeletedDoesNotStopTheServer(t *testing.T) {
 	for range 2 { // with empty streams, and with a message
 		erased, err := s.EraseDeleted(t.Context())
 		if err != nil || len(erased) != 3 {
-			t.Fatalf("%+v, %v", erased, err)
+			t.Fatalf("the erasure reports %+v, %v", erased, err)
 		}
 		for _, e := range erased {
 			if e.Messages != 0 || e.Left != "" {
-				t.Errorf("%+v", e)
+				t.Errorf("something was erased although nothing was deleted: %+v", e)
 			}
 		}
 		if _, err := front.Publish(t.Context(), "lz.in.demo.a.obs.web", []byte("{}")); err != nil {
@@ -336,7 +336,7 @@ func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 	}
 	for _, e := range erased {
 		if left := strings.Contains(e.Left, "2.blk"); left != (e.Stream == streams.LedgerStream) {
-			t.Errorf("%+v", e)
+			t.Errorf("the damaged block is not reported, or another one is: %+v", e)
 		}
 	}
 }
@@ -357,7 +357,7 @@ func TestPromiseB14TheStoreOfAnExternalServerIsErased(t *testing.T) {
 	}
 	for _, e := range erased {
 		if e.Left != "" || e.Messages < 10 {
-			t.Errorf("%+v", e)
+			t.Errorf("too little was erased: %+v", e)
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(store, "jetstream", "$SYS", "_js_"), 0o700); err != nil {
@@ -385,6 +385,6 @@ func TestPromiseB14TheStoreOfAnExternalServerIsErased(t *testing.T) {
 		t.Errorf("the streams changed from\n%s to\n%s", want, got)
 	}
 	if _, err := natsserver.EraseStore(t.Context(), data, filepath.Join(data, "no")); err == nil {
-		t.Error("a folder that is none")
+		t.Error("a folder that does not exist is accepted as a store")
 	}
 }

@@ -32,7 +32,7 @@ func TestGroupsOfOthersAreThoseWithAValidCredential(t *testing.T) {
 	install(t, s.Minter(), grant("judge", time.Hour))
 	expect(true, "a group of somebody else was added")
 	if other := natsserver.WatchGroups(data, []string{"core", "judge"}); other.Others() {
-		t.Error("both are groups of this process")
+		t.Error("Others is true although both groups run in this process")
 	}
 	if err := os.Remove(filepath.Join(natsserver.KeysDir(data), "credentials.json")); err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func recovers(t *testing.T, data string) {
 		t.Errorf("of %d messages there are %d", kept, n)
 	}
 	if _, err := os.Stat(filepath.Join(data, "jetstream", "kept")); err == nil {
-		t.Error("second names are left, so that nothing that is removed would be gone")
+		t.Error("hard links are left, so deleted data would stay on the disk")
 	}
 }
 

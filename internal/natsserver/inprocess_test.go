@@ -34,7 +34,7 @@ func TestAClientInProcessLearnsThatItsCredentialIsRefused(t *testing.T) {
 		})
 		for range 20 {
 			if _, err := s.Dial(name); !errors.Is(err, nats.ErrAuthorization) {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("%s: the refusal reaches the client as %v", name, err)
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func TestPromiseA12ARevokedCredentialIsDisconnectedAndRefused(t *testing.T) {
 	}
 	cs, err := natsserver.Credentials(data)
 	if err != nil || len(cs) != 2 || cs[0].State(time.Now()) != "revoked" || cs[1].State(time.Now()) != "valid" {
-		t.Errorf("%+v, %v", cs, err)
+		t.Errorf("the register lists %+v, %v", cs, err)
 	}
 	if _, err := m.Revoke("acme.nobody", false); err == nil {
 		t.Error("a credential that nobody made was revoked")
@@ -262,7 +262,7 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 	cs, err := natsserver.Credentials(data)
 	if err != nil || len(cs) != 2 || cs[0].Agent == nil || cs[0].Agent.Name != "old" || len(cs[0].Agent.Origins) != 1 ||
 		cs[0].Agent.Kinds != nil {
-		t.Fatalf("%+v, %v", cs[0], err)
+		t.Fatalf("the older version's credential is listed as %+v, %v", cs[0], err)
 	}
 	// A credential that is up to date must not be signed again.
 	was2 := read(t, natsserver.CredsFile(data, "operator"))

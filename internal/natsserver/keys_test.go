@@ -107,7 +107,7 @@ func TestConfigurationsThatAreWrittenAtOnceHaveOneAuthority(t *testing.T) {
 	}
 	for _, c := range certs {
 		if err := read(c).CheckSignatureFrom(authority); err != nil {
-			t.Errorf("%s: %v", c, err)
+			t.Errorf("%s is not signed by the authority: %v", c, err)
 		}
 	}
 }

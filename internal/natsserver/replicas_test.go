@@ -136,7 +136,7 @@ func TestPromiseB14AClusterHoldsNoDeletedTextOnceItsReplicasAreMadeAnew(t *testi
 	}
 	for _, d := range done {
 		if d.Replicas != 3 || d.First == d.Second {
-			t.Errorf("%+v", d)
+			t.Errorf("a stream has too few replicas, or one server had the only replica twice: %+v", d)
 		}
 	}
 	inStreams, inLogs = held(t, data, "Quokka", 3)

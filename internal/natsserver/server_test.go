@@ -333,7 +333,7 @@ func TestRolesThatReadCanRead(t *testing.T) {
 		}
 		select {
 		case msg := <-u.denied:
-			t.Errorf("%s: %s", role, msg)
+			t.Errorf("%s was refused what it needs: %s", role, msg)
 		default:
 		}
 	}

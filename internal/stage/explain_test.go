@@ -68,6 +68,6 @@ func TestPromiseB18AnOrderOnAProjectExplainsTheHolesThatItNames(t *testing.T) {
 	text := (&HoleError{From: 4, To: 4, Stage: "arbiter"}).Error()
 	if doc, ok := streams.CodeHole.Doc(); !ok || !strings.HasPrefix(text, string(streams.CodeHole)+": ") ||
 		!strings.Contains(text, "audit verify --ledger") || !strings.Contains(doc.Action, "audit verify --ledger") {
-		t.Errorf("%s %+v", text, doc)
+		t.Errorf("the error or the code does not say what to do: %s, %+v", text, doc)
 	}
 }

@@ -133,7 +133,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 		t.Errorf("%d keys are left, want 300: %v", kept, err)
 	}
 	if v, ok, err := st.Get(Key('b', "acmetoo", "kept-7")); !ok || err != nil || string(v) != "of kept-7" {
-		t.Errorf("%q, %v, %v", v, ok, err)
+		t.Errorf("the value of another project is %q, %v, %v", v, ok, err)
 	}
 	set("acme", "new")
 	if err := s.commit(); err != nil {

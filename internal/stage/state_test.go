@@ -280,7 +280,8 @@ func TestWhatIsSetIsCopied(t *testing.T) {
 			mine[0] = 'x'
 			for what, get := range map[string]func([]byte) ([]byte, bool, error){"get": st.Get, "hot": st.GetHot} {
 				if v, ok, err := get(k); !ok || err != nil || string(v) != "mine" {
-					t.Errorf("%s, %s: %q, %v, %v", name, what, v, ok, err)
+					t.Errorf("%s, %s: after the caller changed its slice, the value is %q, %v, %v",
+						name, what, v, ok, err)
 				}
 			}
 			given := append(make([]byte, 0, 16), "given"...)
@@ -290,7 +291,7 @@ func TestWhatIsSetIsCopied(t *testing.T) {
 			for what, get := range map[string]func([]byte) ([]byte, bool, error){"get": st.Get, "hot": st.GetHot} {
 				v, ok, err := get(k)
 				if !ok || err != nil || string(v) != "given" {
-					t.Errorf("%s, %s: %q, %v, %v", name, what, v, ok, err)
+					t.Errorf("%s, %s: the given value is %q, %v, %v", name, what, v, ok, err)
 				}
 				if _ = append(v, '!'); given[:6][5] != 0 {
 					t.Errorf("%s, %s: an append to the result of Get changes the value passed to Give", name, what)

@@ -46,7 +46,7 @@ func TestADirectAnswerIsTheStoredMessage(t *testing.T) {
 		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "lz.in.p.a.obs.web", Header: test.header,
 			Data: []byte(name)})
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("publishing the message %s: %v", name, err)
 		}
 		got := wire.Direct(get(ack.Sequence), ack.Sequence)
 		if !test.direct {

@@ -76,7 +76,7 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 		},
 		{
 			Name:               streams.LedgerStream,
-			Description:        "what the stages made of it, each on a subject of its own",
+			Description:        "the entries that the stages made, each stage on a subject of its own",
 			Subjects:           []string{streams.LedgerPrefix + "*.*"},
 			Retention:          jetstream.LimitsPolicy,
 			Discard:            jetstream.DiscardNew,

@@ -163,7 +163,7 @@ func (s *ledgerStage) push(p *pending) {
 	}
 	ack, err := j.pub.request(ctx, m)
 `},
-	}, nil, decideAsAlone, nil, "does not answer one before it"},
+	}, nil, decideAsAlone, nil, "does not answer an earlier entry"},
 	{"M12", "a joint frame may follow a claim", nil, nil, claimEnds, nil, "was stored after the claim"}, // edited with M11
 	{"M13", "a stage keeps the state of a dropped joint decision", []edit{
 		{answersGo, "	if err := s.store.discard(); err != nil {\n",
