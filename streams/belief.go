@@ -29,8 +29,8 @@ type RevisionsEntry struct {
 	EntryHead
 	// Because is the cause: conflict, time, incident, restore, or fallen (a cited belief lost its support).
 	Because string `json:"because"`
-	// Aged is set if Because is time. It is the number of times, at which a belief becomes stale or expires, that this
-	// entry handles. Some of these beliefs need no revision any more.
+	// Aged is set if Because is time. It is the number of due times (when a belief becomes stale or expires) that the
+	// entry handles. It includes those of beliefs that need no revision any more.
 	Aged      int                `json:"aged,omitzero"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	// Dependants are earlier decisions and actions that cite a belief which has been contradicted, superseded or

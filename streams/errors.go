@@ -119,7 +119,7 @@ var Codes = []CodeDoc{
 			"whether it is refused or recorded with an alert.",
 		"Cite the ids of the beliefs that a recall returned, or set cites_none."},
 	{CodeEntrySize, "entry too large",
-		"The event is within the size limit, but its ledger entry would exceed the largest message of the ledger. " +
+		"The event is within the size limit, but its ledger entry would exceed the ledger's maximum message size. " +
 			"The entry also contains the data that ingest derives from the event.",
 		"Split the content into several events. If the pipeline made the entry without an event, report a bug and attach " +
 			"the entry."},
@@ -148,7 +148,7 @@ var Codes = []CodeDoc{
 			"`until`. No group has refused it yet, and not all have cleared it.",
 		"Treat as hold. Send it again with the same id: the answer is the verdict on the same proposal."},
 	{CodeReplySize, "answer too large",
-		"The verdict is in the ledger, but the reply is larger than the server's largest message.",
+		"The verdict is in the ledger, but the reply exceeds the server's maximum message size (max_payload).",
 		"Treat as hold. Ask for less, with a smaller limit or fewer candidates, under a new id."},
 	{CodeTaken, "reply to another proposal",
 		"The reply is for a different proposal than the one that was sent.",
