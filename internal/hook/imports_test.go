@@ -147,6 +147,13 @@ func TestPromiseAFileThatAMemoryFileImportsIsMemory(t *testing.T) {
 			}
 		}
 	}
+	s = start("Fix the failing test.")
+	for _, line := range []string{"cd none; echo x >> docs/a.md", "(cd docs); echo x >> docs/a.md", "cd docs & echo x >> docs/a.md",
+		"cd docs | ls; cp README.md docs/a.md", "cd none; cd docs; tee a.md < README.md", "cd none || sed -i s/a/b/ docs/a.md"} {
+		if got := s.proposes("Bash", map[string]any{"command": line}); !denied(got) {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
 	for _, a := range []act{edits("docs/code.md", "x", "y"), edits("count.go", "n - 1", "n")} {
 		if got := s.proposes(a.tool, a.in); got != nil {
 			t.Errorf("%s %v: %+v", a.tool, a.in, got.Specific)

@@ -3,6 +3,7 @@ package hook
 import (
 	"cmp"
 	"context"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,8 +34,12 @@ func (h *handler) linked(command string) (why string) {
 	if !all {
 		return "it names more files than are looked up"
 	}
-	matched, builds := 0, shell.Kind(command) == shell.Build
+	matched, builds, brought := 0, shell.Kind(command) == shell.Build, false
 	for _, w := range words {
+		if brought && (w.Folder || w.Write && w.Program == "") {
+			return "it writes after it has copied links that lead out of the project"
+		}
+		brought = brought || w.Source && slices.ContainsFunc(w.Names, h.bringsLinks)
 		if w.Folder {
 			// A line that stays in the working folder and is no build has its own level.
 			if builds || w.Lost || !slices.Equal(w.Names, []string{"."}) {
@@ -98,7 +103,7 @@ func (h *handler) printedTop(folder string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
 	git := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel")
-	git.Dir = folder
+	git.Dir, git.WaitDelay = folder, maxWait
 	out, err := git.Output()
 	top := strings.TrimSuffix(string(out), "\n")
 	if err != nil || !filepath.IsAbs(top) || strings.Contains(top, "\n") {
@@ -159,9 +164,28 @@ func (h *handler) strays(file string) bool {
 	if i := strings.IndexAny(file, "*?[{"); i >= 0 {
 		file = file[:strings.LastIndexByte(file[:i], '/')+1] // the folder of a pattern
 	}
-	return (filepath.IsAbs(file) || strings.HasPrefix(file, "~/") || strings.Contains(file, "..")) && h.exists(file) &&
+	dir := filepath.Dir(file)
+	return (filepath.IsAbs(file) || strings.HasPrefix(file, "~/") || strings.Contains(file, "..")) &&
+		(h.exists(file) || dir != "/" && dir != "." && h.exists(dir+"/")) &&
 		slices.ContainsFunc(h.places(file), func(place string) bool { return h.outsider(file, place, place) }) &&
 		!strings.HasPrefix(file, "/dev/")
+}
+
+// bringsLinks reports whether a folder that a program copies or moves may have a link that leads out of the project.
+func (h *handler) bringsLinks(folder string) bool {
+	if i := strings.IndexAny(folder, "*?[{"); i >= 0 {
+		folder = folder[:strings.LastIndexByte(folder[:i], '/')+1] + "."
+	}
+	at, n := h.path(folder), 0
+	if h.cfg.Read == nil || noFolder(at) {
+		return false
+	}
+	return nil != filepath.WalkDir(at+"/", func(file string, d fs.DirEntry, err error) error {
+		if n++; err != nil || n > maxBelow || d.Type()&fs.ModeSymlink != 0 && h.outsider(file, h.real(file), h.real(file)) {
+			return fs.ErrInvalid
+		}
+		return nil
+	})
 }
 
 // linkedWord is like linked, for one word of a line. It adds to matched how many files patterns name.

@@ -120,8 +120,12 @@ func besideOthers(t *testing.T) (s *session, home string) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(home+"/other", filepath.Join(top, "away")); err != nil {
-		t.Fatal(err)
+	put(t, filepath.Join(top, "tree/f"), "x")
+	put(t, filepath.Join(top, "near/f"), "x")
+	for from, to := range map[string]string{"away": home + "/other", "tree/out": "../../other", "near/in": "f"} {
+		if err := os.Symlink(to, filepath.Join(top, from)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	put(t, filepath.Join(top, "b"), "x")
 	for _, args := range [][]string{{top}, {top + "/nested"}, {"--bare", top + "/bare"}, {home + "/other"}} {
@@ -153,7 +157,10 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"cd none/../sub; cd ..; touch a", "cd b/../sub; cd ..; touch a", "cd '~/../sub'; cp a b", "cd " + top + "/none/../sub; cd ..; cp a b",
 		"ls | { ls | cd ~/other; }; cp a b", "cd $USER/../sub; cd ..; cp a b", "cd .$HOME/../sub; cp a b",
 		"export GIT_WORK_TREE=/opt; " + toTop + "; cp a b", "git init sub && cd sub && " + toTop + " && cp a b",
-		"mv .git x; " + toTop + " && cp a b", "cd sub 2>&9; touch a; cd ..; cp b c"}
+		"mv .git x; " + toTop + " && cp a b", "cd sub 2>&9; touch a; cd ..; cp b c", "cd $\"sub\"; cd ..; cp a b", "time cd sub; cd ..; cp a b",
+		"cd sub &> /dev/null && cd .. && cp a b", "cd sub 12> /dev/null; cd ..; cp a b", "cd sub # go\ncd ..\ncp a b",
+		"cargo fmt -- ~/other/a.go", "npm run lint -- --fix ~/other/a.go", "python3 x.py ~/other/new", "go run . ~/other/new",
+		"cp -r tree new && echo x > new/out/f", "mv tree new; cp a new/out/f", "git mv tree new && cd new/out && touch f"}
 	for i := 0; i < len(outside); i += 15 { // a session may have 20 open holds of one tool
 		fresh := work(t, "Fix the failing test, and run the tests", true)
 		fresh.cwd, fresh.cfg.Folder = top, top
@@ -175,7 +182,9 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"cd sub && git commit -am 'mend it'", "cd sub && echo x > a", "npm test || cd sub && touch a", "cd sub/ && go vet ./... | tee out.txt",
 		"gofmt -l ../other", "gofmt -d ~/other/a.go", "cd ~/other && gofmt -l .", "cd sub 2>/dev/null; touch a; cd ..; cp b c",
 		"make; cd $(git rev-parse --show-toplevel) && go test ./...", "cd sub && make && " + toTop + " && cp b c",
-		"gofmt -w " + top + "/count.go", "go test -run '/etc' ./...", "go vet ./... 2> /dev/null", "black --check /tmp"}
+		"gofmt -w " + top + "/count.go", "go test -run '/etc' ./...", "go vet ./... 2> /dev/null", "black --check /tmp",
+		"npm test -- sub/a.js --grep=/a/b", "staticcheck ./sub/...", "python3 x.py /api/v1", "go run . sub/new", "cargo test -- --nocapture",
+		"cp -r near new && echo x > new/f", "cp -r tree new", "make &> /dev/null && cd sub && touch a"}
 	for _, line := range inside {
 		if got := s.proposes("Bash", map[string]any{"command": line}); got != nil {
 			t.Errorf("%s: %s", line, reasonOf(got))

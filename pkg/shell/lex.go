@@ -47,6 +47,8 @@ type simple struct {
 	maybe     bool      // it may not run, since it is in a control structure, or after && or ||
 	row       int       // after an error of an expansion, a shell goes on with the program of the next row
 	turned    bool      // an earlier turn of its loop may have changed the folder
+	timed     bool      // it is behind time, which is a program to sh
+	apart     bool      // it has &>: to sh, & ends the program, which then runs in the background with all before it
 	shaky     bool      // it closes a descriptor, copies another one than those of the output and the errors, or has &>
 }
 
@@ -76,7 +78,28 @@ const (
 // but bash does not.
 var longComment = regexp.MustCompile(`#.*\\\n`)
 
-var parsers = sync.Pool{New: func() any { return syntax.NewParser() }}
+// A zsh at a terminal takes a comment as words. plainRow matches comments in a row of their own that are then the name
+// of a missing program with its arguments. plainEnd matches those that are harmless arguments of another program.
+var (
+	plainRow = regexp.MustCompile("^([^;&|<>`$('\"\\\\]|[ \t]\\()*$")
+	plainEnd = regexp.MustCompile(`^[\w ,:]*$`)
+)
+
+// commented reports whether a zsh at a terminal may do something because of a comment. quote is where the line has its
+// last quote.
+func commented(line string, c *syntax.Comment, quote int) bool {
+	from, to := int(c.Hash.Offset()), int(c.End().Offset())
+	if row := strings.TrimLeft(line[strings.LastIndexByte(line[:from], '\n')+1:from], " \t"); row != "" {
+		return strings.Contains(row, "cd") || !plainEnd.MatchString(c.Text)
+	}
+	text := c.Text
+	if to > quote { // no later quote ends one that the comment begins
+		text = strings.NewReplacer("'", "", `"`, "").Replace(text)
+	}
+	return !plainRow.MatchString(text)
+}
+
+var parsers = sync.Pool{New: func() any { return syntax.NewParser(syntax.KeepComments(true)) }}
 
 // lex splits a command line into its programs. plain is set if the programs run one after the other or in a pipeline.
 // It is false if one of them is in a control structure or runs in the background. ok is false if the line has syntax
@@ -107,6 +130,13 @@ func lex(line string) (all []simple, plain, ok bool) {
 		return nil, false, false
 	}
 	r := &reader{line: line, plain: true, ok: true}
+	if quote := strings.LastIndexAny(line, `'"`); strings.Contains(line, "#") {
+		syntax.Walk(f, func(n syntax.Node) bool {
+			c, ok := n.(*syntax.Comment)
+			r.ok = r.ok && !(ok && commented(line, c, quote))
+			return true
+		})
+	}
 	for i, s := range f.Stmts {
 		if i > 0 && s.Pos().Line() > f.Stmts[i-1].End().Line() {
 			r.at.row++
@@ -208,8 +238,11 @@ func (r *reader) stmt(s *syntax.Stmt, piped bool) {
 		r.binary(cmd, piped)
 		return
 	case *syntax.TimeClause:
-		if r.plain = false; cmd.Stmt != nil {
+		r.plain = false
+		if timed := r.at.timed; cmd.Stmt != nil {
+			r.at.timed = true
 			r.stmt(cmd.Stmt, piped)
+			r.at.timed = timed
 		}
 		return
 	default:
@@ -318,6 +351,7 @@ func (r *reader) assigns(all []*syntax.Assign) (out []token) {
 // redirect reads a redirection of a command. It leaves out a copy of a descriptor, such as 2>&1.
 func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 	x := redirect{op: ">", errors: d.N != nil && d.N.Value != "1", to: r.word(d.Word)}
+	r.ok = r.ok && (d.N == nil || len(d.N.Value) == 1) // to zsh, 12 is a word in front of a redirection, as {x} is to sh
 	switch d.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
 		end := x.to.text
@@ -351,7 +385,7 @@ func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 		}
 		r.ok = r.ok && !strings.ContainsAny(r.raw(d.Word), `\'"`) // bash removes quotes twice
 	case syntax.RdrAll, syntax.AppAll:
-		c.shaky = true // to sh, & ends the program
+		c.shaky, c.apart = true, true
 	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob:
 	default:
 		r.ok = false
@@ -400,6 +434,7 @@ func (r *reader) parts(t *token, parts []syntax.WordPart, escaped string) {
 			t.text += text
 			r.ok = r.ok && ok
 		case *syntax.DblQuoted:
+			t.loose = t.loose || p.Dollar // zsh and sh leave the $
 			r.parts(t, p.Parts, "$`\"\\\n")
 		case *syntax.ParamExp:
 			r.parameter(t, p)

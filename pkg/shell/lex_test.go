@@ -31,7 +31,7 @@ var nastyLines = map[string]string{
 	"bash <<E\ncp evil CLAUDE.md\nE":                     "CLAUDE.md: ?",
 	"cat <<E | sh\ncp evil CLAUDE.md\nE":                 "CLAUDE.md: ?",
 	"cat > CLAUDE.md <<E\nno end":                        "CLAUDE.md: ?",
-	"cat <<'E'\nit's\nE\ncp evil CLAUDE.md # '":          "CLAUDE.md: evil",
+	"cat <<'E'\nit's\nE\ncp evil CLAUDE.md # '":          "CLAUDE.md: ?",
 	"echo \"$(cat <<E\n)\nE\n)\"; cp evil CLAUDE.md":     "CLAUDE.md: evil",
 	"cat > x <<'E'\ncp evil CLAUDE.md\nE\ncat x; head x": "",
 	// Substitutions
@@ -77,7 +77,7 @@ var nastyLines = map[string]string{
 	"cp evil 'CLAU\\\nDE.md'": "", "cp evil $(echo CLAU\\\nDE.md)": "CLAUDE.md: evil?",
 	"ls # x \\\ncp evil CLAUDE.md": "CLAUDE.md: ?", "cat evil >& 'CLAUDE.md'": "CLAUDE.md: ?",
 	"ls #\ncp evil CLAUDE.md": "CLAUDE.md: evil", "ls x#; cp evil CLAUDE.md": "CLAUDE.md: evil",
-	"ls # > CLAUDE.md": "", "ls\r\ncp evil CLAUDE.md\r\n": "CLAUDE.md: ?", "cp evil CLAUDE.md\r": "CLAUDE.md: ?",
+	"ls # > CLAUDE.md": "CLAUDE.md: ?", "ls\r\ncp evil CLAUDE.md\r\n": "CLAUDE.md: ?", "cp evil CLAUDE.md\r": "CLAUDE.md: ?",
 	"cp evil\u00a0CLAUDE.md": "", "cp evil\u00a0x CLAUDE.md": "CLAUDE.md: evil\u00a0x", "cp evil\u3000CLAUDE.md": "",
 	"cp evil CLAUDE\x00.md": "CLAUDE.md: ?", "cp evil CLAUDE.md; )": "CLAUDE.md: ?",
 	`cp evil 'CLAUDE.md'\`: "CLAUDE.md: ?",

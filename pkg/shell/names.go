@@ -16,10 +16,11 @@ func named(text string) []string {
 // name may directly follow the letter w or W.
 func (s *sinks) names(text string, sed bool) (out []string) {
 	try := func(w string) bool {
-		if w == "" || !s.is(s.at(w)) {
+		at := s.memory(w)
+		if w == "" || at == "" {
 			return false
 		}
-		out = append(out, s.at(w))
+		out = append(out, at)
 		return true
 	}
 	for _, w := range named(text) {
@@ -59,8 +60,8 @@ func (s *sinks) hidden(t token) (out []string) {
 func (s *sinks) tokenNames(t token) []string {
 	all := append(s.names(t.text, false), s.hidden(t)...)
 	for _, m := range s.matches(t) {
-		if t.glob && s.is(s.at(m)) {
-			all = append(all, s.at(m))
+		if at := s.memory(m); t.glob && at != "" {
+			all = append(all, at)
 		}
 	}
 	return all
@@ -80,11 +81,13 @@ func (s *sinks) matches(t token) (out []string) {
 		}
 		dir := pattern[:strings.LastIndexByte(pattern[:start], '/')+1]
 		depth := strings.Count(pattern[len(dir):], "/") + 1
-		for _, file := range s.below(s.at(cmp.Or(dir, "."))) {
-			parts := strings.Split(file, "/")
-			name := dir + strings.Join(parts[:min(depth, len(parts))], "/")
-			if ok, err := path.Match(pattern, name); err == nil && ok && !slices.Contains(out, name) {
-				out = append(out, name)
+		for _, at := range s.places(cmp.Or(dir, ".")) {
+			for _, file := range s.below(at) {
+				parts := strings.Split(file, "/")
+				name := dir + strings.Join(parts[:min(depth, len(parts))], "/")
+				if ok, err := path.Match(pattern, name); err == nil && ok && !slices.Contains(out, name) {
+					out = append(out, name)
+				}
 			}
 		}
 	}
@@ -129,8 +132,8 @@ func unique(names []string) (out []string) {
 // inside returns the path of a file in a folder if every file in this folder is a memory file. Otherwise it returns
 // nil.
 func (s *sinks) inside(folder string) []string {
-	in := s.at(path.Join(folder, "x"))
-	if folder != "" && (strings.HasSuffix(folder, "/") || s.folder(s.at(folder))) && s.is(in) {
+	in := s.memory(path.Join(folder, "x"))
+	if folder != "" && in != "" && (strings.HasSuffix(folder, "/") || slices.ContainsFunc(s.places(folder), s.folder)) {
 		return []string{in}
 	}
 	return nil

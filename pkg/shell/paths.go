@@ -43,9 +43,13 @@ func Paths(line string, most int, around Around) (found []Path, all bool) {
 	if !ok {
 		return nil, true
 	}
-	p := paths{most: most, around: around, shells: map[*subshell]*folders{nil: {dirs: []string{""}}}}
+	p := newPaths(most, around)
 	p.commands(commands)
 	return p.found, !p.more
+}
+
+func newPaths(most int, around Around) *paths {
+	return &paths{most: most, around: around, shells: map[*subshell]*folders{nil: {dirs: []string{""}}}}
 }
 
 // maxDirs is the maximum number of folders in which a program may run.
@@ -56,6 +60,7 @@ type folders struct {
 	dirs   []string
 	failed []string // those in which the line goes on if a program of the chain fails
 	before []string // those in which it ran before the last cd; nil if they are not known
+	seen   []string // those in which it ran before
 	lost   bool     // the folder is not known
 	chain  int
 }
@@ -73,6 +78,7 @@ type paths struct {
 	adrift bool     // no folder is known any more
 	feeds  bool     // xargs gets the names that the program prints, for a program that prints the texts of the files
 	shells map[*subshell]*folders
+	where  map[*simple][]string // records the folders of each program, if it is not nil
 	*folders
 }
 
@@ -99,7 +105,18 @@ func (p *paths) commands(all []simple) {
 			p.broken = append(p.broken, p.dirs...)
 		}
 		p.lost = p.lost || c.turned
+		if p.where != nil && !p.lost && !p.adrift {
+			p.where[&all[i]] = p.dirs
+		}
 		p.command(c)
+		for shell := c.in; c.apart; shell = shell.outer {
+			if f := p.shells[shell]; f != nil && len(f.seen) > 0 {
+				f.dirs, f.before = f.with(f.seen), nil
+			}
+			if shell == nil {
+				break
+			}
+		}
 		p.ran = p.ran || !keepsRepository(c)
 		if steers(c) {
 			p.lost, p.adrift = true, p.adrift || c.in != nil && c.in.last
@@ -195,10 +212,16 @@ func (p *paths) command(c simple) {
 		p.folder(name)
 		p.wrote = true
 	}
+	if end := slices.IndexFunc(args, func(t token) bool { return t.text == "--" }); targeted[name] && end >= 0 {
+		name, args = name+" --", args[end+1:] // words for the program that it runs
+	}
 	switch {
 	case targeted[name], name == "git" && (len(args) == 0 || args[0].text != "mv") && write:
 		return // words of git name branches, remotes and files whose text git has stored
 	case buildersBy[name] != nil && len(args) > 0:
+		if args[0].text == "run" {
+			name = "go run"
+		}
 		args = args[1:]
 	}
 	if p.feeds {
@@ -212,7 +235,7 @@ func (p *paths) command(c simple) {
 			p.add(name, t, write)
 		}
 	}
-	if name == "cp" || name == "mv" {
+	if name == "cp" || name == "mv" || name == "git" && write {
 		for i := from; i < len(p.found); i++ {
 			p.found[i].Source = i+1 < len(p.found) || hasPrefix(args, "-t", "--target")
 		}
@@ -261,7 +284,7 @@ var variableFolder = regexp.MustCompile(`^\$(HOME|PWD|\{HOME\}|\{PWD\})(/[^$]*)?
 
 // plainFolder reports whether the folder to which cd changes can be read from its argument.
 func plainFolder(t token) bool {
-	return !t.unknown && len(t.inner) == 0 && (!t.told || variableFolder.MatchString(t.text)) &&
+	return !t.unknown && !t.loose && len(t.inner) == 0 && (!t.told || variableFolder.MatchString(t.text)) &&
 		(t.home || !strings.HasPrefix(t.text, "~")) && !strings.Contains(t.text, "=~") &&
 		!strings.ContainsAny(t.text[:min(len(t.text), 1)], "-+=")
 }
@@ -276,7 +299,7 @@ func (p *paths) cd(c simple, args []token) {
 		args = args[1:]
 	}
 	switch {
-	case c.words[0].text != "cd" || len(args) > 1: // cd behind a wrapper is a program of its own
+	case c.words[0].text != "cd" || c.timed || len(args) > 1: // cd behind a wrapper is a program of its own
 	case slices.ContainsFunc(c.redirects, func(r redirect) bool { return zshNumbers.MatchString(r.to.text) }):
 	case len(args) == 0:
 		to = []string{"~"}
@@ -301,6 +324,11 @@ func (p *paths) cd(c simple, args []token) {
 		p.failed = append(p.failed, from...)
 	}
 	p.before, p.dirs = from, to
+	for _, dir := range from {
+		if len(p.seen) <= maxDirs && !slices.Contains(p.seen, dir) { // one more than maxDirs makes the folder unknown
+			p.seen = append(slices.Clip(p.seen), dir)
+		}
+	}
 }
 
 // plainPath matches a path that shells leave as it is, without quotes too.

@@ -157,6 +157,14 @@ func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 		"cd $HOME/$USER && cp a b":                                             "?",
 		"cd -P sub && cp a b":                                                  "?",
 		"cd -L -- sub && cp a b":                                               "sub/.",
+		"time cd sub; cp a b":                                                  "?",
+		"time make; cd sub && cd .. && cp a b":                                 ". sub/../.",
+		"cd $\"sub\"; cp a b":                                                  "?",
+		"cd $'sub'; cp a b":                                                    "?",
+		"cd sub &> /dev/null && cd .. && cp a b":                               "sub/../. ../.",
+		"cd sub && make &> /dev/null; cd .. && cp a b":                         "sub/. sub/../. ../.",
+		"cd sub && ls | make &>> /tmp/a; cp a b":                               "sub/. sub/. .",
+		"make &> /dev/null; cd sub && cd .. && cp a b":                         ". sub/../.",
 		"true || cd sub\ncd - && cp a b":                                       "?",
 		"cd =ls && cp a b":                                                     "?",
 		"ls | { ls | cd sub; }; cp a b":                                        "?",
@@ -171,6 +179,8 @@ func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 		"cd /etc && make test":                                                 "/etc/.",
 		"cd /etc && git commit -m x":                                           "/etc/.",
 		"while true; do cp a b; cd ..; done":                                   "",
+		"cd sub 12>/dev/null; cp a b":                                          "",
+		"cd sub {x}>/dev/null; cp a b":                                         "",
 	} {
 		found, _ := Paths(line, 100, around)
 		var got []string
@@ -250,7 +260,7 @@ func TestALongLineIsReadInLittleTime(t *testing.T) {
 	for _, part := range []string{"a|", "ls|", "xargs cat|", "cd a&&", "cd a;", "cd .||", "cd a|", "cd a < b&&",
 		"HOME=a;", "set -e;", "read x y z;", "((x));" + space, "echo $((x));" + space, "/;", "export A=b C=d;",
 		"for i in a;do cd b;done;", strings.Repeat("for i in a;do ", 200) + "cd b" + strings.Repeat(";done", 200) + ";",
-		"if cd a;then cd b;fi;" + space, "{ cd a; } 2>&-;" + space, "ls *;cd a\n", "cd a\n"} {
+		"if cd a;then cd b;fi;" + space, "cd a&>b;", "cd a;(ls &>b);" + space, "# a b\n", "ls;# b c\n", "{ cd a; } 2>&-;" + space, "ls *;cd a\n", "cd a\n"} {
 		line := strings.Repeat(part, maxRead/len(part)-1) + "a"
 		start := time.Now()
 		if _, _, ok := lex(line); !ok {
@@ -264,13 +274,14 @@ func TestALongLineIsReadInLittleTime(t *testing.T) {
 	}
 }
 
-// Bash and zsh write in no other folders than those that are told for a line.
+// Bash, zsh and dash write in no other folders than those that are told for a line.
 func TestShellsWriteInNoOtherFolder(t *testing.T) {
 	for name, args := range map[string][]string{"bash": {"bash", "-c"}, "zsh": {"zsh", "-f", "-c"},
-		"bash at a terminal": {"bash", "--norc", "-i", "-s"}, "zsh at a terminal": {"zsh", "-f", "-i", "-o", "autocd", "-s"}} {
+		"bash at a terminal": {"bash", "--norc", "-i", "-s"}, "zsh at a terminal": {"zsh", "-f", "-i", "-o", "autocd", "-s"},
+		"dash": {"dash", "-c"}, "dash at a terminal": {"dash", "-i", "-s"}} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath(args[0]); err != nil && args[0] == "zsh" {
-				t.Skip("the folders of a write are compared with those of zsh, which is not installed")
+			if _, err := exec.LookPath(args[0]); err != nil && args[0] != "bash" {
+				t.Skipf("the folders of a write are compared with those of %s, which is not installed", args[0])
 			} else if err != nil {
 				t.Fatalf("the folders of a write are compared with those of bash, which is needed: %v", err)
 			}
@@ -287,7 +298,8 @@ func writesAsTold(t *testing.T, shell []string) {
 		"mkdir none", "mv sub other", "cd .", "cd sub 2>/dev/null", "cd sub >&9", "cd ''", "cd", "cd ~/sub",
 		"HOME=$PWD", "CDPATH=sub", "cd deep", "cd sub deep", "cd root", "eval 'cd ..'", "..", "sub/", "cd =ls",
 		"echo none*", "echo $((1/0))", "echo ~none", "cd s?b", "cd sub<1-5>x", "cd $(true)", "cd \"$(true)\"",
-		"chdir sub", "for i in 1 2; do touch mark; cd ..; done"}
+		"chdir sub", "cd $\"sub\"", "cd $'sub'", "time cd sub", "cd sub &>/dev/null", "true &>/dev/null", "cd sub 12>/dev/null",
+		"cd sub # x", "# a; cd sub", "for i in 1 2; do touch mark; cd ..; done"}
 	var line func(depth int) string
 	line = func(depth int) string {
 		a := parts[random.IntN(len(parts))]
@@ -325,7 +337,10 @@ func writesAsTold(t *testing.T, shell []string) {
 		"{ cd sub >&2; cd ..; touch mark; } 2>&-", "chdir sub; touch mark", "cd sub deep; touch mark",
 		"UID=1; cd sub\ncd ..; touch mark", "cd sub >&9; cd ..; touch mark", "cd sub && true & wait; touch mark",
 		"cd $(true); touch mark", "cd sub; touch mark; cd ..; touch mark",
-		"cd sub 2>/dev/null && cd .. && touch mark"}
+		"cd sub 2>/dev/null && cd .. && touch mark", "cd $\"sub\"; cd ..; touch mark", "cd $'sub'; cd ..; touch mark",
+		"time cd sub; cd ..; touch mark", "cd sub &>/dev/null && cd .. && touch mark", "cd sub 12>/dev/null; cd ..; touch mark",
+		"cd sub && true &>/dev/null; cd ..; touch mark", "cd sub # x\ncd ..\ntouch mark", "true # ; cd ..\ntouch mark",
+		"# it's\ntouch 'mark'\ncd .. # '", "cd sub && ls | true &>/dev/null; cd ..; touch mark"}
 	for range 60 {
 		lines = append(lines, line(1+random.IntN(3)))
 	}

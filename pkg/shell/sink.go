@@ -51,9 +51,12 @@ func Sinks(line string, files Files) []Sink {
 		return lists[folder]
 	}
 	s := sinks{is: once, folder: files.Folder, below: below, line: line, written: map[string]bool{},
-		links: map[string]string{}}
+		links: map[string]string{}, where: map[*simple][]string{}, dirs: []string{""}}
 	commands, plain, ok := lex(line)
 	if ok {
+		p := newPaths(maxNames, Around{Folder: files.Folder})
+		p.where = s.where
+		p.commands(commands)
 		if !plain || !onlyLook(commands) {
 			s.printed(commands)
 		}
@@ -85,10 +88,11 @@ type sinks struct {
 	below   func(string) []string
 	found   []Sink
 	line    string
-	dir     string          // the folder to which cd has led, relative to the first folder; "" is the first folder
-	lost    bool            // the folder in which the next program runs is not known
-	dirty   bool            // a program of the line may have written any file
-	written map[string]bool // files that the line has written
+	where   map[*simple][]string // the folders in which each program may run; none if they are not known
+	dirs    []string             // those of the next program, relative to the first folder, which is ""
+	lost    bool                 // the folder in which the next program runs is not known
+	dirty   bool                 // a program of the line may have written any file
+	written map[string]bool      // files that the line has written
 
 	assigned bool     // the line may set variables
 	formula  bool     // a word of the line runs a program if it is evaluated as arithmetic, see the function formula
@@ -107,6 +111,10 @@ func (s *sinks) printed(commands []simple) (out flow) {
 		if i == 0 || !commands[i-1].piped {
 			s.piped = nil
 		}
+		if dirs := s.where[&commands[i]]; len(dirs) > 0 {
+			s.dirs = dirs
+		}
+		s.lost = len(s.where[&commands[i]]) != 1
 		text := flow{line: true}
 		for i := range c.words {
 			f := s.word(c.words[i])
@@ -180,11 +188,33 @@ func (s *sinks) word(t token) (text flow) {
 	return text
 }
 
-// at returns a path relative to the folder in which the line starts. If the path goes through a link that the line
-// makes, at replaces the link by its target.
-func (s *sinks) at(file string) string {
-	if s.dir != "" && !strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "~") {
-		file = path.Join(s.dir, file)
+// at returns a path relative to the folder in which the line starts. If the program may run in several folders, it is
+// the path in one of them.
+func (s *sinks) at(file string) string { return s.in(s.dirs[0], file) }
+
+// places returns the paths of a file in all folders in which the program may run.
+func (s *sinks) places(file string) (all []string) {
+	for _, dir := range s.dirs {
+		all = append(all, s.in(dir, file))
+	}
+	return all
+}
+
+// memory returns the memory file that a path may name, or "".
+func (s *sinks) memory(file string) string {
+	for _, at := range s.places(file) {
+		if s.is(at) {
+			return at
+		}
+	}
+	return ""
+}
+
+// in returns the path of a file in a folder, relative to the folder in which the line starts. If the path goes through a
+// link that the line makes, it replaces the link by its target.
+func (s *sinks) in(dir, file string) string {
+	if dir != "" && !strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "~") {
+		file = path.Join(dir, file)
 	}
 	for link, to := range s.links {
 		if rest, ok := strings.CutPrefix(path.Clean(file), link); ok && (rest == "" || rest[0] == '/') {
@@ -216,8 +246,8 @@ func (s *sinks) write(t token, text flow) {
 	}
 	to := s.at(t.text)
 	s.written[path.Clean(to)] = true
-	if s.is(to) {
-		s.found = append(s.found, Sink{to, text.from, text.line, !text.unknown})
+	if at := s.memory(t.text); at != "" {
+		s.found = append(s.found, Sink{at, text.from, text.line, !text.unknown})
 		return
 	}
 	all := s.hidden(t)
@@ -276,15 +306,12 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 	switch {
 	case name == "echo" || name == "printf":
 		return text
-	case name == "cd" || name == "pushd":
+	case name == "cd" || name == "pushd": // if the next folder is not known, it may be the one that the word says
 		if to := operands(args); len(to) == 1 && !to[0].unknown && len(to[0].inner) == 0 && to[0].text != "-" {
-			s.dir = s.at(to[0].text)
-		} else {
-			s.lost = true
+			s.dirs = append([]string{s.at(to[0].text)}, s.dirs[:min(len(s.dirs), maxDirs)]...)
 		}
 		return flow{}
 	case name == "export" || name == "set" || name == "popd" || name == "ls" || looksOn(name, args):
-		s.lost = s.lost || name == "popd"
 		s.dirty = s.dirty || name == "git"
 	case name == evaluating:
 		if s.formula {
@@ -312,7 +339,6 @@ func (s *sinks) program(words []token, text, in flow, said string) (prints flow)
 		s.edit(args, text)
 	case looks(plain):
 	case name == closing:
-		s.lost = s.lost || s.dir != "" // after a subshell, the folder is again the one from before the subshell
 	default:
 		if s.dirty = true; !builds(plain) || runs(plain) {
 			s.other(name, args, said)
@@ -433,8 +459,8 @@ func (s *sinks) copies(name string, args []token) bool {
 	if to == nil {
 		return name != "ln"
 	}
-	folder := len(all) > 1 || strings.HasSuffix(to.text, "/") || s.folder(s.at(to.text)) && !slices.ContainsFunc(args,
-		func(t token) bool { return t.text == "--no-target-directory" || cluster(t.text, 'T') })
+	folder := len(all) > 1 || strings.HasSuffix(to.text, "/") ||
+		slices.ContainsFunc(s.places(to.text), s.folder) && !slices.ContainsFunc(args, func(t token) bool { return t.text == "--no-target-directory" || cluster(t.text, 'T') })
 	for _, from := range all {
 		if name != "ln" && s.copied(from, *to, folder) {
 			continue
@@ -449,7 +475,7 @@ func (s *sinks) copies(name string, args []token) bool {
 		if name == "ln" && !strings.HasPrefix(from.text, "/") && path.Dir(into.text) != "." {
 			text.unknown = true
 		}
-		if inside := s.at(path.Join(into.text, "x")); s.folder(s.at(from.text)) && s.is(inside) {
+		if inside := s.memory(path.Join(into.text, "x")); inside != "" && slices.ContainsFunc(s.places(from.text), s.folder) {
 			s.found = append(s.found, Sink{To: inside})
 		}
 		s.write(into, text)
@@ -476,7 +502,7 @@ func (s *sinks) copied(from, to token, folder bool) bool {
 	sources := s.matches(from)
 	copies := func(into, file string) {
 		s.written[path.Clean(s.at(into))] = true
-		if at := s.at(into); s.is(at) {
+		if at := s.memory(into); at != "" {
 			s.found = append(s.found, Sink{To: at, From: []string{s.at(file)}, Known: known && !s.written[path.Clean(file)]})
 		}
 	}

@@ -64,7 +64,7 @@ var foreignLines = map[string]string{
 	"for f in CLAUDE.md; do cp evil $f; done":                        "CLAUDE.md: evil?",
 	"cp evil $(echo CLAUDE.md)":                                      "CLAUDE.md: evil?",
 	"cd -- memory && cp ../evil x.md":                                "memory/x.md: evil",
-	"pushd memory; cp ../evil x.md":                                  "memory/x.md: evil",
+	"pushd memory; cp ../evil x.md":                                  "memory/x.md: ?",
 	"PATH=./e:$PATH date > CLAUDE.md":                                "CLAUDE.md: ?",
 	"GIT_EXTERNAL_DIFF='cp evil' git diff CLAUDE.md":                 "CLAUDE.md: ?",
 	"cp -vt memory evil":                                             "memory/x: ?",

@@ -102,7 +102,7 @@ var sinkLines = map[string]string{
 	"gh pr create --body-file CLAUDE.md":                    "",
 	"./check.sh CLAUDE.md":                                  "CLAUDE.md: ?",
 	"echo \"${X}\" CLAUDE.md":                               "",
-	"git push # CLAUDE.md":                                  "",
+	"git push # CLAUDE.md":                                  "CLAUDE.md: ?",
 	// Files to which builds and tests write
 	"pytest --junitxml=CLAUDE.md":               "CLAUDE.md: ?",
 	"pytest --junit-xml CLAUDE.md":              "CLAUDE.md: ?",
