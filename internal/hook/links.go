@@ -3,6 +3,7 @@ package hook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -63,6 +64,12 @@ func (h *handler) paths(command string) (words []shell.Path, all bool) {
 		// Shells and the system remove ".." in different ways.
 		return h.cfg.Read != nil && !slices.ContainsFunc([]string{h.path(dir + "/."), h.uncleaned(dir + "/.")}, noFolder)
 	}}
+	around.Free = func(dir string) bool {
+		place := h.uncleaned(dir)
+		_, err := os.Lstat(place)
+		in, _ := os.Stat(filepath.Dir(place))
+		return h.cfg.Read != nil && errors.Is(err, fs.ErrNotExist) && in != nil && in.IsDir() && in.Mode().Perm()&0o300 == 0o300
+	}
 	first, _, _ := strings.Cut(os.Getenv("CDPATH"), ":")
 	around.Search = h.cfg.Read != nil && first != "" && first != "."
 	tops := map[string]string{}

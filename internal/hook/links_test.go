@@ -122,7 +122,7 @@ func besideOthers(t *testing.T) (s *session, home string) {
 	}
 	put(t, filepath.Join(top, "tree/f"), "x")
 	put(t, filepath.Join(top, "near/f"), "x")
-	for from, to := range map[string]string{"away": home + "/other", "tree/out": "../../other", "near/in": "f"} {
+	for from, to := range map[string]string{"away": home + "/other", "tree/out": "../../other", "near/in": "f", "loose": "none"} {
 		if err := os.Symlink(to, filepath.Join(top, from)); err != nil {
 			t.Fatal(err)
 		}
@@ -160,6 +160,11 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"mv .git x; " + toTop + " && cp a b", "cd sub 2>&9; touch a; cd ..; cp b c", "cd $\"sub\"; cd ..; cp a b", "time cd sub; cd ..; cp a b",
 		"cd sub &> /dev/null && cd .. && cp a b", "cd sub 12> /dev/null; cd ..; cp a b", "cd sub # go\ncd ..\ncp a b",
 		"cargo fmt -- ~/other/a.go", "npm run lint -- --fix ~/other/a.go", "python3 x.py ~/other/new", "go run . ~/other/new",
+		"make clean; cd sub; cd ..; cp a b", "make; cd build; cd ..; cp a b", "python3 x.py sub; cd sub; cd ..; cp a b",
+		"npm test -- sub; cd sub; cd ..; cp a b", "mkdir b; cd b; cd ..; cp a c", "false && mkdir new; cd new; cd ..; cp a c",
+		"(mkdir new); cd new; cd ..; cp a c", "mkdir new < none; cd new; cd ..; cp a c", "mkdir loose; cd loose; cd ..; cp a c",
+		"mkdir new && mv new x; cd new; cd ..; cp a c", "git switch x; cd sub; cd ..; cp a c", "black ../other", "prettier --check ../other",
+		"tee HEAD < a; " + toTop + "; cp a b", "make > sub/HEAD; " + toTop + "; cp a b", "ruff format --diff --fix ../other",
 		"cp -r tree new && echo x > new/out/f", "mv tree new; cp a new/out/f", "git mv tree new && cd new/out && touch f"}
 	for i := 0; i < len(outside); i += 15 { // a session may have 20 open holds of one tool
 		fresh := work(t, "Fix the failing test, and run the tests", true)
@@ -184,6 +189,9 @@ func TestPromiseAWriteIsJudgedByTheFolderToWhichTheLineChanged(t *testing.T) {
 		"make; cd $(git rev-parse --show-toplevel) && go test ./...", "cd sub && make && " + toTop + " && cp b c",
 		"gofmt -w " + top + "/count.go", "go test -run '/etc' ./...", "go vet ./... 2> /dev/null", "black --check /tmp",
 		"npm test -- sub/a.js --grep=/a/b", "staticcheck ./sub/...", "python3 x.py /api/v1", "go run . sub/new", "cargo test -- --nocapture",
+		"mkdir -p out; cd out; make; cd ..; cp a b1", "make; cd sub; make; cd ..; cp a b2", "set -e; make; cd sub; make; cd ..; cp a b3",
+		"make 2>&1 | tee log; cd $(git rev-parse --show-toplevel) && go test ./...", "black --check ../other", "ruff format --diff ../other",
+		"export CI=1; cd sub && go build ./...", "go test ./... > out.txt; " + toTop + " && cp a b4", ".venv/bin/python -m pytest",
 		"cp -r near new && echo x > new/f", "cp -r tree new", "make &> /dev/null && cd sub && touch a"}
 	for _, line := range inside {
 		if got := s.proposes("Bash", map[string]any{"command": line}); got != nil {

@@ -76,8 +76,8 @@ func (j *judge) command(c simple) bool {
 	for len(words) > 0 && assigns(words[0].text) && literal(words[0]) && safeVariable(words[0].text) {
 		words = words[1:]
 	}
-	if len(words) == 0 {
-		return false // without a program, the assignments apply to all later programs of the line
+	if len(words) == 0 || settles(c.words) {
+		return settles(c.words)
 	}
 	switch words[0].text {
 	case evaluating:
@@ -140,10 +140,25 @@ func searched(words []token, i int) bool {
 // dotted matches a name with a dot and no folder.
 var dotted = regexp.MustCompile(`^\w+(\.\w+)+$`)
 
-// safeVariable reports whether an assignment in front of a program changes nothing but its output.
+// safeVariable reports whether an assignment changes nothing but the output of programs. A value may be the name of a
+// file or of a folder, as in DIR=out make.
 func safeVariable(assignment string) bool {
-	name, _, _ := strings.Cut(assignment, "=")
-	return harmless[name] && name != "GOFLAGS"
+	name, value, _ := strings.Cut(assignment, "=")
+	return harmless[name] && name != "GOFLAGS" && (value == "" || own(value))
+}
+
+// settles reports whether a command only sets safe variables for later programs, or options of the shell with which it
+// ends or prints something after an error.
+func settles(words []token) bool {
+	if len(words) > 1 && words[0].text == "set" && literal(words[0]) {
+		return !slices.ContainsFunc(words[1:], func(t token) bool { return !literal(t) || !harmlessSet.MatchString(t.text) })
+	}
+	if len(words) > 1 && words[0].text == "export" && literal(words[0]) {
+		words = words[1:]
+	}
+	return len(words) > 0 && !slices.ContainsFunc(words, func(t token) bool {
+		return !literal(t) || t.loose || !assigns(t.text) || !safeVariable(t.text)
+	})
 }
 
 // inner reports whether a word contains only substitutions whose programs only look at files.

@@ -29,6 +29,7 @@ type Path struct {
 // Around tells Paths about the files around a line. A nil Folder knows no folder.
 type Around struct {
 	Folder func(path string) bool // whether there is a folder at a path, relative to the one in which the line starts
+	Free   func(path string) bool // whether there is nothing at a path, so that mkdir makes a folder there
 	Search bool                   // whether cd looks for a folder in those of CDPATH first
 	// Top returns the path that git rev-parse --show-toplevel prints in a folder, or "" if it is not known. sure says that
 	// git prints it; otherwise git may print nothing.
@@ -49,7 +50,8 @@ func Paths(line string, most int, around Around) (found []Path, all bool) {
 }
 
 func newPaths(most int, around Around) *paths {
-	return &paths{most: most, around: around, shells: map[*subshell]*folders{nil: {dirs: []string{""}}}}
+	return &paths{most: most, around: around, made: map[string]bool{},
+		shells: map[*subshell]*folders{nil: {dirs: []string{""}}}}
 }
 
 // maxDirs is the maximum number of folders in which a program may run.
@@ -72,11 +74,13 @@ type paths struct {
 	around Around
 	ran    bool // a program after which git may find another repository may have run
 	row    int
-	broken []string // the folders in which the row may have ended by an error
-	shaky  bool     // a descriptor of the shell may be closed, so that a redirection fails
-	wrote  bool     // a program that may remove folders may have run
-	adrift bool     // no folder is known any more
-	feeds  bool     // xargs gets the names that the program prints, for a program that prints the texts of the files
+	broken []string        // the folders in which the row may have ended by an error
+	shaky  bool            // a descriptor of the shell may be closed, so that a redirection fails
+	wrote  bool            // a program that may remove folders may have run
+	built  bool            // a build may have run
+	made   map[string]bool // folders that the line has made
+	adrift bool            // no folder is known any more
+	feeds  bool            // xargs gets the names that the program prints, for a program that prints the texts of the files
 	shells map[*subshell]*folders
 	where  map[*simple][]string // records the folders of each program, if it is not nil
 	*folders
@@ -127,19 +131,56 @@ func (p *paths) commands(all []simple) {
 // keepsRepository reports whether git finds the same repository after a program as before it. A program that copies or
 // moves files may make another one.
 func keepsRepository(c simple) bool {
-	if slices.ContainsFunc(c.redirects, func(r redirect) bool { return r.op == ">" && !discards(r) }) {
+	if slices.ContainsFunc(c.redirects, func(r redirect) bool { return r.op == ">" && !discards(r) && !leaves(r.to) }) {
 		return false
 	}
 	words := unwrapped(c.words)
-	if len(words) == 0 || assigns(c.words[0].text) {
-		return len(c.words) == 0
+	if len(words) == 0 || settles(c.words) || assigns(c.words[0].text) {
+		return len(c.words) == 0 || settles(c.words)
 	}
 	name, plain := base(words[0].text), wordsOf(words)
-	return changes(words) || name == closing || looks(plain) || builds(plain) && !placing[name]
+	return changes(words) || name == closing || looks(plain) || builds(plain) && !placing[name] &&
+		(name != "tee" || !slices.ContainsFunc(words, func(t token) bool { return !leaves(t) }))
 }
 
-// placing are the builders that make files and folders with names of the line.
-var placing = set("cp mv sed tee mkdir touch")
+// leaves reports whether git finds the same repository after a file was written: a repository has .git, or HEAD.
+func leaves(t token) bool {
+	name := strings.ToLower(t.text[strings.LastIndexByte(t.text, '/')+1:])
+	return literal(t) && !t.loose && name != "head" && !strings.HasPrefix(name, ".git")
+}
+
+var (
+	// placing are the builders that make files and folders with names of the line.
+	placing = set("cp mv sed mkdir touch")
+	// removing are words of builders with which they may remove a folder of the project.
+	removing = set("mv checkout switch stash --")
+	// builtFolder matches the path of a folder that builds make, and may remove before they fail.
+	builtFolder = regexp.MustCompile(`(?i)(^|/)(build|dist|out|output|target|bin|obj|lib|tmp|temp|node_modules|vendor|` +
+		`coverage|public|site|\.[^/.][^/]*)(/|$)`)
+	// newFolder matches a word of mkdir that is the name of one folder.
+	newFolder = regexp.MustCompile(`^\w[\w.-]*$`)
+)
+
+// keepsFolders reports whether the folders of the project are still there after a program, except those of builds. The
+// arguments of a script may be those that it removes.
+func keepsFolders(words []word) bool {
+	return builds(words) && !runs(words) && (interpreters[words[0].text] == "" || words[1].text == "-m") &&
+		!slices.ContainsFunc(words, func(w word) bool { return removing[w.text] || strings.Contains(w.text, "clean") })
+}
+
+// makes notes the folders that mkdir makes for sure.
+func (p *paths) makes(c simple, name string, args []token) {
+	fails := func(r redirect) bool { return !discards(r) }
+	if name != "mkdir" || p.around.Free == nil || p.made == nil || c.in != nil || c.maybe || p.lost || len(p.dirs) > 1 ||
+		p.shaky || c.shaky || len(p.broken) > 0 || slices.ContainsFunc(c.redirects, fails) {
+		return
+	}
+	for _, t := range args {
+		if dir := joined(p.dirs[0], t); literal(t) && !t.loose && newFolder.MatchString(t.text) && p.around.Free(dir) {
+			p.made[dir] = true
+		}
+	}
+}
 
 // discards reports whether a redirection only discards text, so that it does not fail.
 func discards(r redirect) bool { return r.op == ">" && r.to.text == "/dev/null" && literal(r.to) }
@@ -188,7 +229,7 @@ func (p *paths) command(c simple) {
 		p.inner(t)
 	}
 	words := unwrapped(c.words)
-	if len(words) == 0 {
+	if len(words) == 0 || settles(c.words) {
 		return
 	}
 	name, args := base(words[0].text), words[1:]
@@ -210,7 +251,8 @@ func (p *paths) command(c simple) {
 		return
 	case write:
 		p.folder(name)
-		p.wrote = true
+		p.wrote, p.built = p.wrote || !keepsFolders(plain), p.built || !placing[name] && name != "tee"
+		p.makes(c, name, args)
 	}
 	if end := slices.IndexFunc(args, func(t token) bool { return t.text == "--" }); targeted[name] && end >= 0 {
 		name, args = name+" --", args[end+1:] // words for the program that it runs
@@ -243,7 +285,10 @@ func (p *paths) command(c simple) {
 }
 
 // checkers are builders that only read the files in their arguments, with the options for which this is so.
-var checkers = map[string]*options{"gofmt": {long: set("l d s e")}, "shellcheck": builders["shellcheck"]}
+var checkers = map[string]*options{"gofmt": {long: set("l d s e")}, "shellcheck": builders["shellcheck"],
+	"black": {short: "qvl:", need: []string{"--check", "--diff"}, long: set("check diff quiet verbose line-length color")},
+	"ruff": {short: "qv", first: set("check format"), need: []string{"--diff"}, long: set(`diff select ignore quiet
+		no-cache line-length verbose`)}}
 
 // targeted are programs whose arguments are names of targets and packages.
 var targeted = set("make npm pnpm yarn cargo")
@@ -254,6 +299,7 @@ func (p *paths) inner(t token) {
 		in := *p
 		here := *p.folders
 		here.chain = 0
+		in.made = nil // it is not known here whether the program of the word runs
 		in.shells = map[*subshell]*folders{nil: &here}
 		in.commands(s.commands)
 		if len(s.commands) > 0 && len(s.commands[0].words) > 0 { // an arithmetic expression runs in this shell
@@ -261,6 +307,7 @@ func (p *paths) inner(t token) {
 			p.adrift = p.adrift || expansion(first) && (in.adrift || here.lost && !p.lost)
 		}
 		p.found, p.more, p.most, p.wrote, p.ran = in.found, in.more, in.most, p.wrote || in.wrote, p.ran || in.ran
+		p.built = p.built || in.built
 	}
 }
 
@@ -319,8 +366,12 @@ func (p *paths) cd(c simple, args []token) {
 		return
 	}
 	fails := func(r redirect) bool { return !discards(r) }
-	if folder := p.around.Folder; c.maybe || p.wrote || p.shaky || c.shaky || slices.ContainsFunc(c.redirects, fails) ||
-		folder == nil || slices.ContainsFunc(to, func(dir string) bool { return !folder(dir) }) {
+	folder := p.around.Folder
+	missing := func(dir string) bool {
+		return !p.made[dir] && (!folder(dir) || p.built && builtFolder.MatchString(dir))
+	}
+	if c.maybe || p.wrote || p.shaky || c.shaky || slices.ContainsFunc(c.redirects, fails) ||
+		folder == nil || slices.ContainsFunc(to, missing) {
 		p.failed = append(p.failed, from...)
 	}
 	p.before, p.dirs = from, to

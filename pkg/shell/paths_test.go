@@ -68,6 +68,7 @@ func TestTheWordsOfALineThatMayBePaths(t *testing.T) {
 // A line changes the folder only in its own shell, and only if a cd runs and succeeds.
 func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 	around := Around{Folder: func(dir string) bool { return dir == "sub" || dir == "sub/.." },
+		Free: func(dir string) bool { return dir == "out" },
 		Top: func(dir string) (string, bool) {
 			return map[string]string{"": "/top", "sub": "/top", "sub/..": "/a b"}[dir], dir != "sub"
 		}}
@@ -108,7 +109,16 @@ func TestTheFoldersInWhichALineMayWrite(t *testing.T) {
 		"ls; cd \"$(git rev-parse --show-toplevel)\" && cp a b":                "/top/.",
 		"make; cd $(git rev-parse --show-toplevel) && cp a b":                  ". /top/.",
 		"go vet ./... && cd $(git rev-parse --show-toplevel)/x && cp a b":      ". ?",
-		"make > a; cd $(git rev-parse --show-toplevel) && cp a b":              ". . ?",
+		"make > HEAD; cd $(git rev-parse --show-toplevel) && cp a b":           ". . ?",
+		"make > a; cd $(git rev-parse --show-toplevel) && cp a b":              ". . /top/.",
+		"make | tee a; cd $(git rev-parse --show-toplevel) && cp a b":          ". . /top/.",
+		"make | tee .git; cd $(git rev-parse --show-toplevel) && cp a b":       ". . ?",
+		"make; cd sub; cd ..; cp a b":                                          ". sub/../.",
+		"make clean; cd sub; cd ..; cp a b":                                    ". sub/../. ../. sub/. .",
+		"set -e; cd sub; export CI=1; cd ..; cp a b":                           "sub/../.",
+		"mkdir out; cd out; cd ..; cp a b":                                     ". out/../. out/.",
+		"echo \"$(mkdir out)\"; cd out; cp a b":                                ". out/. .",
+		"black --check ../q; ruff check --diff ../q":                           "",
 		"mv .git x; cd $(git rev-parse --show-toplevel) && cp a b":             ". ?",
 		"cp -r a .; cd \"$(git rev-parse --show-toplevel)\" && cp a b":         ". ?",
 		"./x; cd $(git rev-parse --show-toplevel) && cp a b":                   ". ?",

@@ -143,7 +143,13 @@ var builders = map[string]*options{
 	"sed":   {short: "nErszi;", long: set("in-place"), script: plainSed, operand: written},
 	"make": {short: "ksBnij0123456789", long: set("jobs keep-going silent quiet dry-run always-make"),
 		operand: func(s string) bool { return targets[s] || strings.Trim(s, "0123456789") == "" }},
-	"gofmt":       {long: set("l w d s e")},
+	"gofmt":     {long: set("l w d s e")},
+	"goimports": {long: set("l w d e")},
+	"isort":     {short: "cqv", long: set("check check-only diff quiet verbose")},
+	"coverage": {short: "m:", first: set("run report combine"), some: true, operand: own,
+		checked: map[string]func(string) bool{"m": func(s string) bool { return s == "pytest" || s == "unittest" }}},
+	"playwright": {short: "g:", first: set("test"), some: true, long: set("grep headed workers project"), operand: own,
+		checked: map[string]func(string) bool{"reporter": ownFile}},
 	"staticcheck": {long: set("checks tests f fail show-ignored tags go version")},
 	"tsc": {own: set("p project"), long: set("noEmit pretty strict skipLibCheck version v b build"),
 		operand: ownFile},
@@ -184,7 +190,7 @@ var (
 var interpreters = map[string]string{"python": ".py", "python3": ".py", "node": ".js"}
 
 // npx lists the builders that npx runs.
-var npx = set("tsc eslint prettier vitest jest")
+var npx = set("tsc eslint prettier vitest jest playwright")
 
 // buildersBy are the subcommands that build, test or stage, by program. No option in the lists discards work or
 // replaces a reference of git.
@@ -219,7 +225,9 @@ var buildersBy = func() map[string]map[string]*options {
 		"go": {"version": {}, "doc": {long: set("all short u src c cmd")}, "env": {some: true, operand: func(s string) bool {
 			return strings.ToUpper(s) == s && !strings.Contains(s, "=")
 		}}, "build": goTool, "test": goTool, "vet": goTool, "fmt": goTool, "list": goTool, "generate": goTool},
-		"cargo": {"build": cargo, "test": cargo, "check": cargo, "fmt": cargo, "clippy": cargo},
-		"npm":   {"test": packageTest, "t": packageTest, "run": script},
+		"cargo": {"build": cargo, "test": cargo, "check": cargo, "fmt": cargo, "clippy": cargo,
+			"nextest": {short: "vp:j:E:", first: set("run"), some: true, long: set(`release workspace all-features no-fail-fast
+				package test-threads no-capture profile`)}},
+		"npm": {"test": packageTest, "t": packageTest, "run": script},
 	}
 }()

@@ -460,7 +460,9 @@ func (s *sinks) copies(name string, args []token) bool {
 		return name != "ln"
 	}
 	folder := len(all) > 1 || strings.HasSuffix(to.text, "/") ||
-		slices.ContainsFunc(s.places(to.text), s.folder) && !slices.ContainsFunc(args, func(t token) bool { return t.text == "--no-target-directory" || cluster(t.text, 'T') })
+		slices.ContainsFunc(s.places(to.text), s.folder) && !slices.ContainsFunc(args, func(t token) bool {
+			return t.text == "--no-target-directory" || cluster(t.text, 'T')
+		})
 	for _, from := range all {
 		if name != "ln" && s.copied(from, *to, folder) {
 			continue

@@ -258,8 +258,15 @@ var gradleTasks = set(`build test check assemble classes testClasses compileJava
 var environments = map[string]string{"uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run",
 	"hatch": "run", "bundle": "exec"}
 
-// wrapped returns the program that a wrapper runs.
+// environmentProgram matches the path of a builder in the project's environment.
+var environmentProgram = regexp.MustCompile(`^(?:\./)?(?:\.?venv/bin|node_modules/\.bin)/(python3?|pytest|mypy|ruff|` +
+	`black|flake8|isort|coverage|tsc|eslint|prettier|vitest|jest|mocha|playwright)$`)
+
+// wrapped returns the program that a wrapper runs, or the one that a path in the project's environment names.
 func wrapped(name string, args []word) ([]word, bool) {
+	if m := environmentProgram.FindStringSubmatch(name); m != nil {
+		return append([]word{{text: m[1]}}, args...), true
+	}
 	sub, ok := environments[name]
 	if !ok || len(args) < 2 || args[0].wild || args[0].text != sub || strings.HasPrefix(args[1].text, "-") {
 		return nil, false
