@@ -68,7 +68,7 @@ func (h *handler) documentOr() beliefs.Origin {
 }
 
 // document reports whether a file counts as a document of the project: a regular file or a folder in the project's
-// folder. Libraries count, the agent's own notes, and files outside of the folder that the user named or that a command
+// folder that got no text from outside by a command of the session, see noteBrought. Libraries count, the agent's own notes, and files outside of the folder that the user named or that a command
 // of the session wrote, see noteWritten.
 func (h *handler) document(file string) bool {
 	if cmp.Or(h.cfg.Folder, h.e.CWD) == "" {
@@ -79,6 +79,9 @@ func (h *handler) document(file string) bool {
 			if info, err := os.Stat(place); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 				return false
 			}
+		}
+		if h.brought(place) {
+			return false
 		}
 		if !h.inProject(file, place) && !h.agentsOwn(place) && !h.library(place) && !h.noted(writtenPrefix, place) &&
 			!h.userNamed(place) {
@@ -159,10 +162,12 @@ func (h *handler) remotes() []string {
 	return names
 }
 
-// exists reports whether a word names a file. An absolute path does if the files cannot be looked up.
+// exists reports whether a word names a file. If the files cannot be looked up, a path that leads out of the working
+// folder does, and that of a file which a command brought from outside.
 func (h *handler) exists(file string) bool {
 	if h.cfg.Read == nil {
-		return filepath.IsAbs(file) || strings.HasPrefix(file, "~/") || strings.Contains(file, "../")
+		return filepath.IsAbs(file) || strings.HasPrefix(file, "~/") || strings.Contains(file, "../") ||
+			slices.ContainsFunc(h.places(file), h.brought)
 	}
 	_, err := os.Stat(h.path(file))
 	return err == nil
@@ -176,8 +181,8 @@ const (
 )
 
 func (h *handler) noted(prefix, place string) bool {
-	names, err := h.st.names(prefix + placeHash(place))
-	return err == nil && len(names) > 0
+	_, err := os.Stat(filepath.Join(h.st.dir, prefix+placeHash(place)))
+	return err == nil
 }
 
 // userNamed reports whether the user named a file of the home, or a folder above it.

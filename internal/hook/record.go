@@ -168,9 +168,13 @@ func (h *handler) returned(ctx context.Context) (*Answer, error) {
 	}
 	origin := h.origin()
 	if h.e.tool() == "Bash" && !h.e.mcp {
-		if err := h.noteWritten(h.input().Command, origin == beliefs.OriginDocument); err != nil {
+		line := h.input().Command
+		if err := errors.Join(h.noteWritten(line, origin == beliefs.OriginDocument), h.noteBrought(line)); err != nil {
 			return nil, fmt.Errorf("storing which files the command wrote: %w", err)
 		}
+	}
+	if err := h.noteReplaced(); err != nil {
+		return nil, fmt.Errorf("storing which file the agent replaced: %w", err)
 	}
 	err = h.observe(ctx, origin, h.e.Tool, action, cmp.Or(h.place(), h.subagent()),
 		[]streams.Block{{Text: strings.Join(h.words(), "\n")}})
