@@ -25,8 +25,9 @@ const (
 	// Maximum size in bytes of the messages of one pull request, unless a single message is larger or
 	// consumption.large is set.
 	readAheadBytes = 1 << 20
-	largeAhead     = 16               // number of large messages that a pull request of a consumption with large set may bring
-	pullLives      = 30 * time.Second // lifetime of a pull request
+	// largeAhead is the number of large messages that a pull request may bring if consumption.large is set.
+	largeAhead = 16
+	pullLives  = 30 * time.Second // lifetime of a pull request
 	// Interval of heartbeats of an idle consumer; after 2.5 s without one, the consumer counts as lost.
 	heartbeat = time.Second
 	// After this time without a message, the server is asked how many messages it has sent.
