@@ -290,7 +290,7 @@ type jointOffer interface {
 // must be published to the intake.
 func (f *Front) offered(ctx context.Context, offer jointOffer, m *nats.Msg, w *waiter, a streams.Address,
 	ev streams.Event) (uint64, *streams.Reply) {
-	var early *streams.Reply // the reply to send once the joint frame is in the ledger
+	var early *streams.Reply // the reply to send once the ledger has the entries of the joint decision
 	prepare := func(es []streams.Entry) { early = f.prepared(ctx, es, w, a, ev) }
 	for {
 		select {
@@ -397,8 +397,8 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams
 	return f.replyOf(ctx, &e, v, w, a, ev)
 }
 
-// prepared returns the reply for the entries of a joint frame that is being published, so that it can be sent as soon
-// as the frame is stored. It returns nil if the reply needs a recall that is not in memory.
+// prepared returns the reply for the entries of a joint decision that are being published, so that it can be sent as
+// soon as the ledger has them. It returns nil if the reply needs a recall that is not in memory.
 func (f *Front) prepared(ctx context.Context, es []streams.Entry, w *waiter, a streams.Address,
 	ev streams.Event) *streams.Reply {
 	for i := range es {

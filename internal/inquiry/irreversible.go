@@ -21,7 +21,7 @@ type Act struct {
 	Level         beliefs.Level         `json:"level"`
 	Reversibility beliefs.Reversibility `json:"reversibility"`
 	Proposed      Cite                  `json:"proposed"`
-	// last verdict before the execution; if not executed, the last verdict
+	// Verdict is the last verdict before the execution. If the action was not executed, it is the last verdict.
 	Verdict   string `json:"verdict"`
 	Policy    string `json:"policy,omitzero"`
 	VerdictAt *Cite  `json:"verdict_entry,omitzero"`

@@ -98,8 +98,8 @@ func (r *Record) text(now time.Time) string {
 // ErrLegalHold means that the data must not be erased, because of a legal hold.
 var ErrLegalHold = errors.New("the data, or a data subject whom the data concerns, is under legal hold")
 
-// stagesIn returns the stage of each entry of a joint frame, or the one stage of any other ledger
-// message. It returns none if the message is gone.
+// stagesIn returns the stages that wrote the entries of a ledger message: those of a joint frame, in which several
+// stages wrote their entries together, or the one stage of any other message. It returns none if the message is gone.
 func stagesIn(ctx context.Context, st jetstream.Stream, h header) ([]string, error) {
 	if h.stage != streams.StageJoint {
 		return []string{h.stage}, nil
@@ -481,7 +481,8 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 const dropTimeout = 2 * time.Minute
 
 // deleteWhere deletes those of the project's ledger entries for which deletes returns true. The last entry of each
-// stage is its fence and stays.
+// stage stays. It is the stage's fence: the server accepts the stage's next entry only if the fence is still the last
+// message on its subject.
 func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Record, writers []string,
 	deletes func(header) bool) error {
 	c.awaited = "the deletion of the entries"
@@ -507,7 +508,7 @@ func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Rec
 	return c.deleteFrom(ctx, st, r, gone, fences, writers)
 }
 
-// deleteFrom deletes ledger entries, except the last one of each stage, which is its fence.
+// deleteFrom deletes ledger entries, except the last one of each stage, which is its fence (see deleteWhere).
 func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record, gone []header,
 	fences map[string]uint64, writers []string) error {
 	p := streams.PartitionOf(r.Project)

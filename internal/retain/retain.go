@@ -80,8 +80,8 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 }
 
 // writers returns the stages that ever wrote to the ledger, except those in Without. It reads the last valid message of
-// each subject, and takes the stage of each entry in it: a stage may have written only joint frames. Messages that no
-// stage wrote do not count.
+// each subject, and takes the stage of each entry in it: a stage may have written only in joint frames (see stagesIn).
+// Messages that no stage wrote do not count.
 func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {

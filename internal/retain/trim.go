@@ -383,10 +383,9 @@ func lastBefore(ctx context.Context, js jetstream.JetStream, before time.Time) (
 // no messages during such a request.
 const purgeStep = 50_000
 
-// purge removes the entries up to a sequence, except the last entry of each subject, which is its
-// writer's fence. Every running stage has just written to all of its subjects, so usually a single
-// cheap request removes everything. Entries after the fence of a stage that no longer exists are purged
-// per subject.
+// purge removes the entries up to a sequence, except the last entry of each subject, which is its writer's fence (see
+// deleteWhere). Every running stage has just written to all of its subjects, so usually a single cheap request removes
+// everything. Entries after the fence of a stage that no longer exists are purged per subject.
 func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
 	info, fences, all, err := fencesOf(ctx, st, upTo)
 	if err != nil {
