@@ -55,7 +55,7 @@ type Subject struct {
 	Agent, Session string
 }
 
-// DefaultContext returns the context policy that applies unless a policy file says otherwise: Admitted are supported,
+// DefaultContext returns the context policy that applies unless a policy file says otherwise. It admits supported,
 // normal, clean and fresh beliefs that were confirmed in the last 30 days, with a sensitivity of at most internal. At
 // most two of them may be of external origin.
 func DefaultContext(purpose string) ContextPolicy {

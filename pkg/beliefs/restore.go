@@ -14,8 +14,8 @@ type AsItWas struct {
 }
 
 // Back moves a belief back to the axes that it had at an earlier time, as far as the transition tables let a person do
-// that. evidence is the belief's evidence at that time. Back returns the moves that it made, and the axes that do not
-// have their earlier value nevertheless.
+// that. evidence is the belief's evidence at that time. Back returns the moves that it made, and the axes that still
+// differ from their earlier value.
 //
 // Back never loosens the belief's security, and a belief that is not clean is not served again. A belief that a newer
 // one has replaced stays superseded. A belief that stays supported, because no move leads back, keeps its supporting
@@ -53,7 +53,7 @@ func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axi
 		to = Restricted
 	}
 	move(AxisRetrieval, uint8(to))
-	if next.Axes.Retrieval == Normal && to != Normal { // no transition leads to this value
+	if next.Axes.Retrieval == Normal && to != Normal { // the tables have no transition to the value of to
 		move(AxisRetrieval, uint8(Restricted))
 	}
 	if to != then.Retrieval {

@@ -63,7 +63,7 @@ func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, stri
 				case content && !secret && !strings.ContainsAny(name[:1], "/~."), (content || v.Prose) && !isName(name):
 					continue
 				case !secret && !file && !isPath(name, carriers), !attached && isID(name):
-					// An id is the object of the act, such as the file_id of share_file: another-object judges it.
+					// An id is the object of the act, such as the file_id of share_file. The rule another-object judges it.
 					continue
 				}
 				if !yield(v, name) {

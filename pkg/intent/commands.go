@@ -18,9 +18,9 @@ const (
 // AsksForCommand reports whether the user asked for a command line that runs one program and does nothing else. words
 // are the words of the line. named is set if the user named everything in it.
 //
-// The reading is strict, because an approval costs little and a wrong command may cost the machine. Only the latest
-// message counts, and only if it is one row with none of the words in holds. A part of a sentence asks for a command if
-// it begins with an imperative and all of its words are understood.
+// The reading is strict: if a request is missed, a person has to approve the command, but a wrong command may destroy
+// the machine's data. Only the latest message counts, and only if it is one row with none of the words in holds. A part
+// of a sentence asks for a command if it begins with an imperative and all of its words are understood.
 func (s *Said) AsksForCommand(line string, words []string) (asked, named bool) {
 	line = strings.TrimSpace(line)
 	if len(s.Texts) == 0 || len(words) == 0 || len(line) > maxCommand {

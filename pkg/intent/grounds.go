@@ -227,8 +227,8 @@ func (c *Call) message() bool {
 	return len(c.Deeds) > 0 && !slices.ContainsFunc(c.Deeds, func(h uint32) bool { return h != Hash(deeds["send"]) })
 }
 
-// names reports whether one line of the source has every word of a value that the user did not use. A line with the
-// day and the month of a date is enough too.
+// names reports whether one line of the source has all words of a value, except words that the user used. A line with
+// the day and the month of a date is enough too.
 func (src *Source) names(v *Value, user []uint32) bool {
 	return slices.ContainsFunc(src.Records, func(line []uint32) bool {
 		if len(v.Date) > 0 && Count(line, v.Date[1:]) == len(v.Date)-1 {

@@ -117,8 +117,8 @@ var (
 	receivers = text.Set("me us")
 )
 
-// appendDeeds appends the deeds that normalized words ask for: verbs, and nouns after a light verb.
-// Parts of addresses and file names do not count.
+// appendDeeds appends the deeds that normalized words ask for: those of verbs, and those of nouns after a verb in
+// light. Parts of addresses and file names do not count.
 func appendDeeds(hs []uint32, fields []string) []uint32 {
 	prev, prev2 := "", ""
 	for i, field := range fields {
@@ -218,8 +218,8 @@ var function = Words(strings.Fields("the and to of is my what which for please m
 // unknown whether a user of another language asked for an act.
 func understood(words []uint32) bool { return Count(words, function) >= 2 }
 
-// Faded returns the words that replace the words of a user after these have expired. They name nothing. They only keep
-// that the words were English, see understood.
+// Faded returns the words that replace the words of a user after these have expired. They name nothing. They only show
+// that the user's words were English, see understood.
 func Faded(words []uint32) []uint32 {
 	if !understood(words) {
 		return nil

@@ -93,7 +93,8 @@ var (
 		regarding also then to based`)
 	// contents are words with which the text begins that the user wants to have in the file.
 	contents = text.Set("that saying says how what why where which")
-	// retracts are words of a text for a file that may be said to the agent instead.
+	// retracts are words with which a part of a text for a file may take the request back, because it may be said to the
+	// agent: "actually, forget it".
 	retracts = text.Set(`wait actually nevermind mind scratch cancel forget abort thought thoughts oops sorry later
 		tomorrow kidding joking`)
 	// definite are words before a thing that is there, and indefinite those before a new one.
@@ -112,7 +113,7 @@ var (
 	// directories are words for a folder, and roots those for the root of the project.
 	directories = text.Set("folder directory")
 	roots       = text.Set("root project repo repository")
-	// callers are words with which a message begins that name the agent.
+	// callers are words at the beginning of a message that greet or name the agent.
 	callers = text.Set("hi hello hey claude codex gemini cursor agent lets let's")
 	// inert are imperatives of messages that take nothing back.
 	inert = text.Set("continue commit push run test build lint")
@@ -120,9 +121,9 @@ var (
 
 // asksForLoaded reports whether the user asked for a change of a file that agents or programs load by themselves. The
 // reading is as strict as that of AsksForCommand: the latest message counts, and one before it if the later ones only
-// agree or go on. A sentence must begin with a verb of changing, and the file must be its object. A negation, a
-// deferral or a condition anywhere outside the text for the file, and a sentence that is not understood after the
-// request, take the request back.
+// agree or go on. A sentence must begin with a verb of changing, and the file must be its object. The request is taken
+// back by a negation, a deferral or a condition anywhere outside the text for the file, and by a later sentence that is
+// not understood.
 func (s *Said) asksForLoaded(file File) bool {
 	for i := len(s.Texts) - 1; i >= max(0, len(s.Texts)-maxOrders); i-- {
 		w := ReadWishes(s.Texts[i])

@@ -61,7 +61,7 @@ func vaguely(deed string) uint32 { return Hash("\x00vague" + deed) }
 // phrase is a deed of several words: a verb, and a particle within a few words after it.
 type phrase struct{ verb, particles, deed string }
 
-// word returns the hash of the phrase's deed. The phrases for creating are vague, as vaguely makes them.
+// word returns the hash of the phrase's deed. Phrases for creating are vague, so it returns vaguely of their deed.
 func (p *phrase) word() uint32 {
 	if d := deeds[Stem(p.deed)]; p.deed != "create" {
 		return Hash(d)

@@ -100,7 +100,7 @@ func (r *argumentReader) walk(v any, parent, key string, depth int) {
 		names := slices.Sorted(maps.Keys(v))
 		for _, k := range names {
 			if r.all && commandWords[lastWord(k)] {
-				// Words of the line may be in another argument.
+				// The line may go on in another argument, such as args.
 				if line, ok := shell.Line(v, k); ok && line != v[k] {
 					r.add(r.p.command(k, line))
 					continue
@@ -222,7 +222,7 @@ func (r *argumentReader) text(key, v string) {
 			len(words) == 1 && v == strings.ToUpper(v) {
 			r.add(s)
 		} else {
-			r.methods = append(r.methods, s) // perhaps of a payment, or a verb of a language
+			r.methods = append(r.methods, s) // it may be a payment method or a verb of a language
 		}
 	}
 }

@@ -84,11 +84,11 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 // AcceptedEntry is the value of Class.Entry for a level that a person signed.
 const AcceptedEntry = "accepted"
 
-// Class returns the class of a call. It joins the entries that name the tool with the level at which a person
-// accepted the tool. Entries that match words of the name count only if neither a person nor an entry for the tool's
-// own catalogue set the level. The entry named `otherwise` counts only if nothing else set the level. The values of
-// the arguments can raise the level. If an entry for the tool's own catalogue set it, only the name of a file with
-// secrets does. If a person set it, no argument does.
+// Class returns the class of a call. It joins the entries that name the tool with the level at which a person accepted
+// the tool. Entries that match words of the name count only if neither a person nor an entry for the tool's own
+// catalogue set the level. The entry named `otherwise` counts only if nothing else set the level. The values of the
+// arguments can raise a level that no person set. If an entry for the tool's own catalogue set the level, only the name
+// of a file with secrets raises it.
 func (p *Policy) Class(k Call) Class {
 	if len(k.Tool) > MaxTool {
 		return unmatched(fmt.Sprintf("the tool's name has %d bytes, but the policy reads at most %d", len(k.Tool), MaxTool))

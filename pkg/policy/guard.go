@@ -16,10 +16,10 @@ const maxGuardReasons = 8
 // resources. It only tightens: the level stays, the floor may rise. args is as in Classify.
 //
 // The action's effects determine which arguments are checked. For actions that send data out (egress, publish, exec, or
-// unknown effects) every address and name counts. For actions that only read, URLs and arguments for hosts count. Of
-// other addresses, and for all other actions, only metadata services and destinations that the policy denies count.
-// Arguments that the policy names as content are skipped, unless the action executes code or its effects are unknown.
-// For a command line, this machine is no destination: the level says whether the line may run.
+// unknown effects) every address and name counts. For actions that only read, URLs and arguments for hosts count.
+// Everywhere else, only metadata services and destinations that the policy denies count. Arguments that the policy
+// names as content are skipped, unless the action executes code or its effects are unknown. For a command line, this
+// machine is no destination: the level says whether the line may run.
 func (p *Policy) Guard(c Class, args []byte) Class {
 	if len(args) == 0 && !p.egress.listed {
 		return c

@@ -28,12 +28,11 @@ type Proposal struct {
 	Doubts []string `json:"doubts,omitzero"`
 }
 
-// Propose returns the level at which a person may accept a tool of a server. If a signed entry
-// names the tool, the entry decides. Otherwise the profile decides, if the command that starts the
-// server names the profile's package. Otherwise the words of the tool's name give the level, and
-// hints of the server and the names of the tool's arguments can raise it. Only if the policy knows
-// no word of the name, a hint can lower the level, and so can the first word of the description, to
-// L1.
+// Propose returns the level at which a person may accept a tool of a server. If a signed entry names the tool, the
+// entry decides. Otherwise the profile decides, if the command that starts the server names the profile's package.
+// Otherwise the words of the tool's name give the level, and hints of the server and the names of the tool's arguments
+// can raise it. Only if the policy knows no word of the name can the level be lowered: by a hint, or, to L1, by the
+// first word of the description.
 func (p *Policy) Propose(t Offered, profile *ProfileMatch) Proposal {
 	c := p.Classify(t.Name, nil, "", "")
 	out := Proposal{Tool: t.Name, Level: c.Level}

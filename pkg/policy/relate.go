@@ -12,11 +12,12 @@ import (
 )
 
 // Relate compares a call with the words of its session's user. It adds to the relation of pkg/intent what a command
-// line or an editing tool writes. The name of a tool that runs command lines does not say that the call changes
-// something. So Relate marks a line that writes a file as strange if the user's words have nothing to do with it. It
-// marks a write to a file of an agent's memory as strange unless the user asked for the change of this very file.
-// Only such a request asks for an edit of a file that programs load by themselves. loads are the files that the call
-// writes and that agents or programs load by themselves, as far as the host says so, see streams.Action.Loads.
+// line or an editing tool writes, because the name of a tool that runs command lines does not say that the call changes
+// something. It marks a command line that writes a file as strange if the user's words have nothing to do with it. It
+// marks a write to a file of an agent's memory as strange unless the user asked for a change of this file by its name.
+// The same request is necessary so that an edit of a file that programs load by themselves counts as asked for. loads
+// are those of the written files that agents or programs load by themselves according to the host, see
+// streams.Action.Loads.
 func Relate(said *intent.Said, tool string, args map[string]any, carriers []text.Carrier,
 	loads ...string) *intent.Relation {
 	w := writesOf(tool, args)

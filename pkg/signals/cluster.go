@@ -63,10 +63,10 @@ func readCluster(b []byte) cluster {
 	}
 }
 
-// noteCluster finds the cluster of the content: that of its first fingerprint band that is known. It adds the content
-// to this cluster and records all its bands. Text of the user or the operator is put in no cluster, because they may
-// repeat themselves. Content with few words counts as a repetition only if it is exactly the same. Of a cluster with
-// one content, only the content's origin is stored.
+// noteCluster finds the content's cluster, by the first of its fingerprint bands that a cluster already has. It adds
+// the content to this cluster and records all its bands. Text of the user or the operator is put in no cluster, because
+// they may repeat themselves. Content with few words counts as a repetition only if it is exactly the same. For a
+// cluster with one content, only the content's origin is stored.
 func (s *State) noteCluster() {
 	if !s.hasContent() {
 		return
@@ -95,7 +95,7 @@ func (s *State) noteCluster() {
 	if known < 0 {
 		s.founds = bands[0]
 		first = s.ownOrigin(b)
-		hs := s.memberBy[:] // most contents stay alone in their cluster, so use memory that is there already
+		hs := s.memberBy[:] // most clusters have one content, so do not allocate memory for them
 		*c = cluster{first: in.Event.Time, sources: hs[:0:1], sessions: hs[1:1:2], agents: hs[2:2:3]}
 	} else {
 		h := readOrigin(b.Origin(first))

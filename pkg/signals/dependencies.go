@@ -11,9 +11,9 @@ import (
 const maxDependencies = 8
 
 // Dependencies returns the untrusted content that the action depends on: content with an instruction that the action
-// would carry out, and content that was the first in the project to name a value of the arguments. Content is not
-// included only because it was read before the action. Content is also left out if the user asked for the same action,
-// or if the user named the value before the content did.
+// would carry out, and content that was the first in the project to name a value of the arguments. It is not enough
+// that the session read a content before the action. A content is left out if the user asked for the same action, or if
+// the user named the value before the content did.
 func (s *State) Dependencies() []streams.Rest {
 	var out []streams.Rest
 	s.echo()

@@ -103,8 +103,9 @@ func pieces(s string) []string {
 	return out
 }
 
-// notePieces stores the pieces of the content. By a piece's first bytes, the index also stores which lengths such
-// pieces have. So one lookup tells that no piece begins at a position, and not one lookup for each length.
+// notePieces stores the pieces of the content. For each beginning of a piece, the index also stores the lengths of the
+// pieces that begin so. So one lookup shows that no piece begins at a position of a value, instead of one lookup per
+// length.
 func (s *State) notePieces() {
 	if !s.hasExternalContent() {
 		return

@@ -98,7 +98,7 @@ type Action struct {
 	Decision      string         `cel:"decision"`
 	Beliefs       []*Belief      `cel:"beliefs" doc:"beliefs that the action or its decision cites"`
 	Asked         bool           `cel:"asked" doc:"the user's words in the session ask for what the tool does"`
-	Deed          bool           `cel:"deed" doc:"the user's words in the session ask for what the tool does, by whatever medium"`
+	Deed          bool           `cel:"deed" doc:"the user's words in the session ask for what the tool does, by any medium and with any thing"`
 	Strange       string         `cel:"strange" doc:"path of an argument that names a single thing, if the user's words name neither the tool's act nor any argument; else empty"`
 	Ordinary      bool           `cel:"ordinary" doc:"the user wants something done, and the action only builds or tests, or writes files that neither agents nor programs follow by themselves"`
 	Other         string         `cel:"other" doc:"path of an argument that names a single thing, if the user asked for such an act on other things only; else empty"`

@@ -258,9 +258,10 @@ func Commands(markers []string) bool {
 		has("hidden") && len(markers) > 1 || has("address") && has("request", "tool", "persist")
 }
 
-// read adds the markers and sentences of a content's views. It searches the lines of each view. It also searches a
-// document as one text, across its segments, so that notation cannot hide anything. In that second search, it finds
-// only markers and stores no sentences. read returns the first decoded view with a marker that no earlier view has.
+// read adds the markers and sentences of a content's views. It searches the lines of each view. It also searches all
+// segments of a document as one text, so that it finds an instruction that is split over segments, such as strings of a
+// JSON document. In that second search, it finds only markers and stores no sentences. read returns the first decoded
+// view with a marker that no earlier view has.
 func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 	for i, v := range views {
 		before := d.found
@@ -363,7 +364,7 @@ func (d *directives) scan(view string, keep bool) {
 	}
 	for i := 0; i < len(view); {
 		if view[i] == ' ' {
-			i++ // a byte without meaning
+			i++
 			continue
 		}
 		if !wordByte[view[i]] {

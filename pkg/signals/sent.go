@@ -63,7 +63,7 @@ func readSent(args map[string]any) (out sentBy) {
 			for _, k := range slices.Sorted(maps.Keys(v)) {
 				words := intent.SplitName(k)
 				if len(words) > 0 && lineArgs[strings.ToLower(words[len(words)-1])] {
-					// Words of the line may be in another argument.
+					// The line may go on in another argument, such as args.
 					if line, ok := shell.Line(v, k); ok && line != v[k] && len(all) < maxSent {
 						all = append(all, value{strings.TrimPrefix(path+"."+k, "."), "command", line})
 					}

@@ -25,7 +25,7 @@ var polite = map[string]bool{
 	"enter":   true,
 }
 
-// never is the value of a position in a sentence if a word of the class has not occurred in it.
+// never is the value of a position in a sentence if no word of its class has occurred.
 const never = -100
 
 // sentence is the state of one sentence. The fields from override to please are positions: that of the last word of a

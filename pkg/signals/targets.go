@@ -29,7 +29,7 @@ func (in *Input) isTarget(kind, v string) bool {
 		return false
 	}
 	v = strings.ToLower(v)
-	site := kind == "url" || kind == "host" // a link in a message
+	site := kind == "url" || kind == "host" // the carrier may be only a link in a message
 	if slices.ContainsFunc(in.short, func(x short) bool { return !(site && x.says) && strings.Contains(x.lower, v) }) {
 		return true
 	}

@@ -29,7 +29,7 @@ const (
 	GroupCount  = 6
 	always      = GroupCount + iota // fitted in every fold
 	neverFitted                     // not used for fitting: texts of users, which the rules never score
-	nobody
+	nobody                          // no text has this group: fitting without it leaves out nothing
 )
 
 var groups = map[string]int{
