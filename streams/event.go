@@ -137,7 +137,32 @@ func checked(a Address, ceID string, e Event) (Event, error) {
 		r.ID = clip(h.ID)
 		return nil, r
 	}
+	switch e := e.(type) {
+	case *Observation:
+		e.Args = asEncoded(e.Args)
+	case *Action:
+		e.Args = asEncoded(e.Args)
+	case *Tools:
+		for i := range e.Tools {
+			t := &e.Tools[i]
+			t.InputSchema, t.Annotations = asEncoded(t.InputSchema), asEncoded(t.Annotations)
+		}
+	}
 	return e, nil
+}
+
+// asEncoded returns a JSON value of an event as Marshal writes it: without spaces between its tokens, and without
+// unnecessary escapes. The stages in ingest's process read the value from the event, and other processes read it from
+// the ledger. They must see the same bytes, because entries repeat them.
+func asEncoded(v jsontext.Value) jsontext.Value {
+	if v == nil {
+		return nil
+	}
+	b, err := Marshal(v)
+	if err != nil { // cannot happen: values in parsed bodies are valid JSON
+		return v
+	}
+	return b
 }
 
 // isAnswer reports whether a body is an answer of JetStream's API, or the body of a ledger entry. A client that reads a

@@ -158,3 +158,23 @@ func TestWhatIsDecidedIsWhatOthersRead(t *testing.T) {
 		}
 	})
 }
+
+// A client may write arguments with spaces and escapes that Marshal does not write. The stages of ingest's process must
+// see them as they are in the ledger, because the arbiter repeats them in the summary of a verdict.
+func TestArgumentsAreDecidedAsTheyAreRead(t *testing.T) {
+	h := newHouse(t, offline(t))
+	for _, kind := range []streams.Kind{streams.KindObs, streams.KindAct} {
+		for i, args := range []string{`{ "to" : "\u0065ve\u003c", "n" : 1.50 }`, "{\n}", `{"a":"\/"}`, " null ", "null"} {
+			a := streams.Address{Project: "demo", Agent: "agent", Kind: kind}
+			if kind == streams.KindObs {
+				a.Origin = beliefs.OriginWeb
+			}
+			h.put(&stage.Message{Address: a, Data: fmt.Appendf(nil, `{"id":"e%d","tool":"send","args":%s}`, i, args)})
+		}
+	}
+	a := streams.Address{Project: "demo", Agent: "agent", Kind: streams.KindTools}
+	h.put(&stage.Message{Address: a, Data: []byte(`{"id":"t","server":"m","tools":[{"name":"n","description":"d",
+		"inputSchema":{ "type" : "\u006fbject" },"annotations":{ "readOnlyHint" : true, "title" : "\u003c" }}]}`)})
+	h.put(&stage.Message{Address: streams.Address{Project: "demo", Agent: "agent", Kind: streams.KindAct},
+		Data: []byte(`{"id":"u","tool":"mcp:m/n","args":{}}`)})
+}
