@@ -418,6 +418,15 @@ func (s *intakeStage) loadBehind(q *queued, events []*Message) {
 	}
 }
 
+// eventAt returns the event of a stored message that has the index of m, or nil if there is none. There is none if the
+// message was removed, or if the intake was created again and the sequence is that of another message.
+func eventAt(events []*Message, m *Message) *Message {
+	if m.Index >= len(events) {
+		return nil
+	}
+	return events[m.Index]
+}
+
 // fill sets the data of an event that has none in memory. events are the events of its message, or nil if the message
 // was removed.
 func (s *intakeStage) fill(q *queued, events []*Message) {
@@ -425,8 +434,7 @@ func (s *intakeStage) fill(q *queued, events []*Message) {
 		return
 	}
 	q.await()
-	if events != nil {
-		e := events[q.msg.Index]
+	if e := eventAt(events, q.msg); e != nil {
 		q.msg.Data, q.msg.Header, q.msg.Prepared = e.Data, e.Header, e.Prepared
 	}
 	q.lean, q.read = false, nil

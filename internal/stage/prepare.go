@@ -67,7 +67,9 @@ func (s *intakeStage) readEarly(ctx context.Context, events []*queued) {
 			return
 		}
 		if q.events == 0 {
-			s.prepareOne(all[q.msg.Index])
+			if m := eventAt(all, q.msg); m != nil {
+				s.prepareOne(m)
+			}
 			continue
 		}
 		for _, m := range all {
