@@ -9,7 +9,9 @@ import (
 
 // asked has the stems of the words of a recall's query.
 type asked struct {
-	stems []string // a slice, because queries have few words
+	stems []string // sorted, each once; a query may have hundreds of thousands
+	times []int    // by stem: how many of the query's words have it
+	words int      // number of the query's words
 	first [26]bool // first letters of the stems
 }
 
@@ -23,6 +25,17 @@ func askedFor(query string) (a asked) {
 			a.first[i] = true
 		}
 	}
+	a.words = len(a.stems)
+	slices.Sort(a.stems)
+	distinct := a.stems[:0]
+	for _, s := range a.stems {
+		if n := len(distinct); n > 0 && distinct[n-1] == s {
+			a.times[n-1]++
+			continue
+		}
+		distinct, a.times = append(distinct, s), append(a.times, 1)
+	}
+	a.stems = distinct
 	return a
 }
 
@@ -35,20 +48,21 @@ func (a *asked) may(w string) bool {
 
 // overlap returns which share of the query's words occurs in a content, from 0 to 1.
 func (a *asked) overlap(content string) float64 {
-	n := len(a.stems)
-	if n == 0 {
+	if a.words == 0 {
 		return 0
 	}
-	wanted := slices.Clone(a.stems)
+	found, missing := make([]bool, len(a.stems)), a.words
 	for w := range strings.FieldsFuncSeq(text.Normalize(content), notWord) {
 		if !a.may(w) {
 			continue
 		}
-		s := stem(w)
-		wanted = slices.DeleteFunc(wanted, func(q string) bool { return q == s })
-		if len(wanted) == 0 {
+		if i, ok := slices.BinarySearch(a.stems, stem(w)); ok && !found[i] {
+			found[i] = true
+			missing -= a.times[i]
+		}
+		if missing == 0 {
 			break
 		}
 	}
-	return float64(n-len(wanted)) / float64(n)
+	return float64(a.words-missing) / float64(a.words)
 }
