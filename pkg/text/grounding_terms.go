@@ -42,6 +42,8 @@ type termReader struct {
 	reach    int  // terms that the last negation still affects
 	dangling bool // the last negation has affected no term yet
 	negated  int  // number of negations so far
+	marks    int  // end of the last run of marks that end sentences, and of closing quotes and brackets
+	ends     bool // this run ends a sentence
 }
 
 // read replaces r.terms with the terms of a clean text.
@@ -128,9 +130,13 @@ func (r *termReader) punctuation(c rune, next int) {
 	case '。', '।', '؟', '۔', '።':
 		r.endSentence()
 	case '.', '!', '?':
-		rest := strings.TrimLeft(r.s[next:], ".!?\"')]»”’")
-		after, _ := utf8.DecodeRuneInString(strings.TrimLeft(rest, " \t\r\n"))
-		if rest == "" || unspaced(after) || isSpace(rest[0]) && !unicode.IsLower(after) {
+		if next > r.marks { // it is the first mark of its run; a run may be as long as the text
+			rest := strings.TrimLeft(r.s[next:], ".!?\"')]»”’")
+			after, _ := utf8.DecodeRuneInString(strings.TrimLeft(rest, " \t\r\n"))
+			r.marks = len(r.s) - len(rest)
+			r.ends = rest == "" || unspaced(after) || isSpace(rest[0]) && !unicode.IsLower(after)
+		}
+		if r.ends {
 			r.endSentence()
 		}
 	case '\n':

@@ -238,6 +238,23 @@ func TestGroundingIsBoundedInTime(t *testing.T) {
 	}
 }
 
+// A run of marks that end sentences is read once, and not once for each mark.
+func TestGroundingReadsARunOfMarksOnce(t *testing.T) {
+	var sources []string
+	for _, run := range []string{".", "?!", ".'", "”. "} {
+		for range 4 {
+			sources = append(sources, "The bank said so"+strings.Repeat(run, maxSource/len(run)))
+		}
+	}
+	start := time.Now()
+	if got := Grounding("The bank said so", sources); got != 1 {
+		t.Errorf("the score is %v", got)
+	}
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
 func BenchmarkGrounding(b *testing.B) {
 	answer := kib(english)
 	source := strings.Repeat(toolOutput+" "+unicodeText+" "+english+" "+german, 2)[:4<<10]
