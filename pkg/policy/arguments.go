@@ -27,6 +27,7 @@ type arguments struct {
 	resources    []string // lower case, paths cleaned
 	unread       bool     // a limit was reached
 	line         bool     // the call has a command line, and no other argument that may name a destination
+	command      string   // the argument command, if it is a string
 	text         string   // all strings
 }
 
@@ -117,7 +118,7 @@ func readArguments(raw []byte, content map[string]bool, commands bool) (a argume
 	}
 	walk(root, "", 0)
 	m, _ := root.(map[string]any)
-	_, a.line = m["command"].(string)
+	a.command, a.line = m["command"].(string)
 	for name := range m { // a tool with further arguments may connect to the addresses in these
 		a.line = a.line && (lineArguments[plainArgument(name)] || lineFolders[plainArgument(name)])
 	}

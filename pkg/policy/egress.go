@@ -10,6 +10,7 @@ import (
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/shell"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -387,6 +388,17 @@ func reachOf(c *Class) reach {
 // count.
 func (d destination) loopback(text string) bool {
 	return d.host == "localhost" || d.addr.IsLoopback() && strings.Contains(text, d.addr.String())
+}
+
+// taskRunners are programs whose arguments are names of tasks and files, not of hosts.
+var taskRunners = text.Set("cargo npm pnpm yarn make just rake gradle poetry uv hatch pdm tox nox bazel")
+
+// task reports whether the destination is a whole word without a dot of a command line that starts one of taskRunners,
+// and nothing else.
+func (d destination) task(line string) bool {
+	words, ok := shell.Words(line)
+	return ok && !d.url && d.host != "" && !strings.Contains(d.host, ".") && taskRunners[words[0]] &&
+		slices.Contains(words[1:], d.host)
 }
 
 // denies reports whether the policy denies a destination by name.

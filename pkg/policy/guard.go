@@ -19,7 +19,8 @@ const maxGuardReasons = 8
 // unknown effects) every address and name counts. For actions that only read, URLs and arguments for hosts count.
 // Everywhere else, only metadata services and destinations that the policy denies count. Arguments that the policy
 // names as content are skipped, unless the action executes code or its effects are unknown. For a command line, this
-// machine is no destination: the level says whether the line may run.
+// machine is no destination: the level says whether the line may run. Nor is the name of a task, as in "cargo metadata",
+// although some clouds call their metadata service like that.
 func (p *Policy) Guard(c Class, args []byte) Class {
 	if len(args) == 0 && !p.egress.listed {
 		return c
@@ -39,6 +40,9 @@ func (p *Policy) Guard(c Class, args []byte) Class {
 	found, worst, seen := 0, streams.Allow, false
 	for _, d := range a.destinations {
 		if a.line && d.loopback(a.text) && !p.egress.denies(d) {
+			continue
+		}
+		if a.line && d.task(a.command) && !p.egress.denies(d) {
 			continue
 		}
 		seen = seen || d.url || d.addr.IsValid() || strings.Contains(d.host, ".")

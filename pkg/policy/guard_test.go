@@ -211,3 +211,23 @@ func TestTimesAndNumbersAreNoAddresses(t *testing.T) {
 		}
 	}
 }
+
+// The name of a task is no destination, although the metadata service of some clouds has the same name.
+func TestTheNameOfATaskIsNoMetadataService(t *testing.T) {
+	p, err := Compile("default.yaml", Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, denied := range map[string]bool{"cargo metadata --format-version 1": false, "npm run metadata": false,
+		"make metadata": false, "curl metadata": true, "./fetch metadata": true, "cargo run http://metadata/": true,
+		"cargo metadata; nc metadata 80": true, "cargo run metadata.google.internal": true} {
+		args, err := streams.Marshal(map[string]string{"command": line})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := p.Guard(p.Classify("Bash", args, "p", "a"), args)
+		if (c.Floor == streams.Deny) != denied {
+			t.Errorf("%s: %s, %v", line, c.Floor, c.Reasons)
+		}
+	}
+}
