@@ -80,7 +80,7 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	for _, want := range []string{
 		"files of LZ_LEDGER: deleted messages, overwritten in 2 block files: 7\n",
 		"files of LZ_LIVE: deleted messages, overwritten in 1 block files: 3\n  left: 2.blk: the record at 17 has " +
-			"another checksum\n",
+			"a wrong checksum\n",
 		"files of LZ_INTAKE: they contained no deleted messages: 0\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the record\n%s", want, text)
