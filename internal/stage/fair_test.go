@@ -3,6 +3,7 @@ package stage_test
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,5 +73,30 @@ func TestPromiseC21LargeMessagesOfOneAgentDoNotStarveTheOthers(t *testing.T) {
 	// The stage holds at most 32 MiB in memory, which are 37 of the large messages.
 	if before < 0 || before > n*3/4 {
 		t.Errorf("%d of %d large messages were decided before the other agent's proposal", before, n)
+	}
+}
+
+// One agent sends hundreds of recalls, each of which may get a large entry, and then another agent sends a proposal. The
+// proposal must wait for few of the recalls.
+func TestManyRecallsOfOneAgentDoNotDelayTheOthers(t *testing.T) {
+	const n, most = 450, 150
+	srv := natstest.Start(t)
+	js, err := jetstream.New(srv.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if _, err := js.Publish(t.Context(), "lz.in.flood.agent.recall", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "lz.in."+neighbours(1)[0]+".agent.act", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest).awaitReady()
+	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(srv.Ledger()) == n+1 })
+	before := slices.IndexFunc(srv.Ledger(), func(e streams.Entry) bool { return e.Project != "flood" })
+	if before < 0 || before > most {
+		t.Errorf("the proposal was decided after %d of %d recalls, want at most %d", before, n, most)
 	}
 }

@@ -264,7 +264,7 @@ func (s *intakeStage) admit(f *outgoing, batch []*queued) error {
 			return err
 		}
 		f.entries, f.outs = append(f.entries, e), append(f.outs, out)
-		f.batch, f.size = append(f.batch, q), f.size+q.size
+		f.batch, f.size = append(f.batch, q), f.size+q.cost()
 		q.line.inFlight++
 		if s.refolding {
 			return nil // the rest is decided after the refold

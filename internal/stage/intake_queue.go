@@ -441,6 +441,19 @@ func (s *intakeStage) fill(q *queued, events []*Message) {
 	s.held += q.size
 }
 
+// recallCost is the size in bytes as which a recall counts in a batch, unless it is larger. A recall of some bytes may
+// get an entry of 64 KiB, which ingest, the sentinels and the arbiter read. So the number of recalls in a batch is
+// limited, and they do not delay the messages of other projects for long.
+const recallCost = 64 << 10
+
+// cost returns the size in bytes as which the event counts in a batch.
+func (q *queued) cost() int {
+	if q.why == nil && q.msg.Address.Kind == streams.KindRecall {
+		return max(q.size, recallCost)
+	}
+	return q.size
+}
+
 // at compares the position of a queued message with position p.
 func at(q *queued, p uint64) int { return position.Compare(q.msg.Position(), p) }
 
@@ -468,7 +481,7 @@ func (s *intakeStage) undecided() []*line {
 }
 
 // next returns the next batch of undecided messages: first the messages that are shed, then an equal share of messages
-// and bytes from each line. If the maximum size of a batch does not suffice for one message of each line, the first
+// and bytes from each line, see queued.cost. If the maximum size of a batch does not suffice for one message of each line, the first
 // line that got none comes first in the next batch.
 //
 // Control messages that concern a whole partition come first. If one must wait for the next batch, messages that
@@ -492,7 +505,7 @@ func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool
 			return nil, false
 		}
 		head := l.queue[l.inFlight]
-		if size > 0 && size+head.size > intakeBatchBytes || len(batch) >= intakeBatch {
+		if size > 0 && size+head.cost() > intakeBatchBytes || len(batch) >= intakeBatch {
 			if waiting == nil {
 				waiting = l
 			}
@@ -510,10 +523,10 @@ func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool
 				return nil, false
 			}
 			q := l.queue[i]
-			if share += q.size; i > l.inFlight && share > intakeBatchBytes/len(lines) {
+			if share += q.cost(); i > l.inFlight && share > intakeBatchBytes/len(lines) {
 				break
 			}
-			batch, size = append(batch, q), size+q.size
+			batch, size = append(batch, q), size+q.cost()
 		}
 		if l.commands() && i < len(l.queue) {
 			fence[l.partition] = l.queue[i]

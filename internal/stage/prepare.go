@@ -85,7 +85,7 @@ func (l *line) soon(i, n, bytes int) (soon []*queued) {
 		if n <= 0 || bytes <= 0 {
 			break
 		}
-		n, bytes = n-max(q.events, 1), bytes-q.size
+		n, bytes = n-max(q.events, 1), bytes-q.cost()
 		if q.early == nil && q.read == nil && q.msg.Prepared == nil {
 			soon = append(soon, q)
 		}
