@@ -347,8 +347,7 @@ func (s *sentence) more(c uint32, w string, n int) {
 		s.self = true
 	}
 	// The reader's answer: in your answer.
-	if c&wAnswer != 0 && (s.last == "your" || s.last == "the" && s.last2 == "in") && n-s.shape <= 8 &&
-		s.last == "your" {
+	if c&wAnswer != 0 && s.last == "your" && n-s.shape <= 8 {
 		s.mark(mAnswer)
 	}
 	// The text says how the reader must answer a question: if asked, reply.
