@@ -75,9 +75,9 @@ func (h *handler) sources(words []shell.Path) (files []string) {
 	return files
 }
 
-// targets returns the files that a program may write if name is one of its arguments. If there is a folder of this name,
-// they are the files in it that have the names of the sources. If name is a URL, it is the file to which curl -O and wget
-// write the download. Otherwise it is the file of this name.
+// targets returns the files that a program may write if name is one of its arguments. If there is a folder of this
+// name, they are the files in it that have the names of the sources. If name is a URL, it is the file to which curl -O
+// and wget write the download. Otherwise it is the file of this name.
 func (h *handler) targets(name string, sources []string) []string {
 	if i := strings.Index(name, "://"); i > 0 {
 		address, _, _ := strings.Cut(name[i+len("://"):], "?")
@@ -97,8 +97,8 @@ func (h *handler) targets(name string, sources []string) []string {
 	return files
 }
 
-// brought reports whether a command of the session brought text from outside to a place in the project's folder, or to a
-// folder of the project above it.
+// brought reports whether a command of the session brought text from outside to a place in the project's folder, or to
+// a folder of the project above it.
 func (h *handler) brought(place string) bool {
 	project := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
 	for at := place; at != project && below(at, project); at = filepath.Dir(at) {

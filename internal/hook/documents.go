@@ -68,8 +68,8 @@ func (h *handler) documentOr() beliefs.Origin {
 }
 
 // document reports whether a file counts as a document of the project: a regular file or a folder in the project's
-// folder that got no text from outside by a command of the session, see noteBrought. Libraries count, the agent's own notes, and files outside of the folder that the user named or that a command
-// of the session wrote, see noteWritten.
+// folder that got no text from outside by a command of the session, see noteBrought. Libraries count, the agent's own
+// notes, and files outside of the folder that the user named or that a command of the session wrote, see noteWritten.
 func (h *handler) document(file string) bool {
 	if cmp.Or(h.cfg.Folder, h.e.CWD) == "" {
 		return true // it is not known which folder is the project's

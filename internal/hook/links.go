@@ -25,8 +25,8 @@ const (
 )
 
 // linked reports why a person has to look at a command line. Either a word of it leads to another file than its name
-// says, through a symbolic link, or the line writes in a folder outside of the project. The policy sees the names alone.
-// Files of the folder of temporary files may be written.
+// says, through a symbolic link, or the line writes in a folder outside of the project. The policy sees the names
+// alone. Files of the folder of temporary files may be written.
 func (h *handler) linked(command string) (why string) {
 	if h.e.CWD == "" {
 		return "" // it is not known where relative paths lead
@@ -68,7 +68,8 @@ func (h *handler) paths(command string) (words []shell.Path, all bool) {
 		place := h.uncleaned(dir)
 		_, err := os.Lstat(place)
 		in, _ := os.Stat(filepath.Dir(place))
-		return h.cfg.Read != nil && errors.Is(err, fs.ErrNotExist) && in != nil && in.IsDir() && in.Mode().Perm()&0o300 == 0o300
+		return h.cfg.Read != nil && errors.Is(err, fs.ErrNotExist) && in != nil && in.IsDir() &&
+			in.Mode().Perm()&0o300 == 0o300
 	}
 	first, _, _ := strings.Cut(os.Getenv("CDPATH"), ":")
 	around.Search = h.cfg.Read != nil && first != "" && first != "."
@@ -158,14 +159,14 @@ func (h *handler) worksOutside(w shell.Path) string {
 	return ""
 }
 
-// outsider reports whether a program of a line may not write to the place of a name without a person. in is the place, or
-// a file in it: if the project's folder is the home, not all files in it count as inside.
+// outsider reports whether a program of a line may not write to the place of a name without a person. in is the place,
+// or a file in it: if the project's folder is the home, not all files in it count as inside.
 func (h *handler) outsider(name, place, in string) bool {
 	return !h.agentsOwn(place) && !h.inProject(name, in) && !h.temporary(place) && !h.namedOutside(name)
 }
 
-// strays reports whether a word of a build is the path of a file elsewhere, as in gofmt -w ~/other/a.go. The words of go
-// may be names of tests, and it writes only where its options permit.
+// strays reports whether a word of a build is the path of a file elsewhere, as in gofmt -w ~/other/a.go. The words of
+// go may be names of tests, and it writes only where its options permit.
 func (h *handler) strays(file string) bool {
 	file, _, _ = strings.Cut(file, "::") // a test in the file
 	if i := strings.IndexAny(file, "*?[{"); i >= 0 {

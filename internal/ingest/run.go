@@ -136,8 +136,8 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 		ask := func(h func(st *stage.State, req []byte) (any, error)) query.Handler {
 			return stage.Answering(queries, "ingest", h)
 		}
-		stop, err := query.Serve(svc, "lazaret-ingest", "Beliefs, incidents and restore points", stage.PartitionList(cfg.Partitions),
-			map[string]query.Handler{
+		stop, err := query.Serve(svc, "lazaret-ingest", "Beliefs, incidents and restore points",
+			stage.PartitionList(cfg.Partitions), map[string]query.Handler{
 				AskBeliefs: ask(listBeliefs), AskActive: ask(f.active), AskBundle: ask(askBundle), AskLineage: ask(askLineage),
 				AskPinpoint:  ask(askPinpoint),
 				AskIncidents: ask(listIncidents), AskPoints: ask(listPoints), AskRollback: ask(tryRollback),

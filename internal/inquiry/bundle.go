@@ -229,8 +229,8 @@ func lineOf(leaf *chain.Leaf) *bundleLine {
 	return x
 }
 
-// leaf returns the leaf of a line, without the hash of the previous leaf. If the line's kind is unknown, the kind of the
-// leaf is 0.
+// leaf returns the leaf of a line, without the hash of the previous leaf. If the line's kind is unknown, the kind of
+// the leaf is 0.
 func (x *bundleLine) leaf() (leaf chain.Leaf, err error) {
 	leaf = chain.Leaf{Kind: kindOf(x.Kind), Index: x.Index, Seq: x.Seq, Time: x.Time, Type: x.Type, Project: x.Project,
 		Length: x.Length}

@@ -159,8 +159,8 @@ func writeStorageKey(path, key string) error {
 	}
 	had, err := os.ReadFile(path)
 	if err == nil && !bytes.Contains(had, bytes.TrimSpace(text)) {
-		err = fmt.Errorf("%[1]s has another key than %[2]s beside it: put the key that encrypts the streams into both; if there "+
-			"are no streams, move %[1]s away", path, storageKey)
+		err = fmt.Errorf("%[1]s has another key than %[2]s beside it: put the key that encrypts the streams into both; "+
+			"if there are no streams, move %[1]s away", path, storageKey)
 	}
 	return err
 }

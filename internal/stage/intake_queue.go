@@ -481,8 +481,8 @@ func (s *intakeStage) undecided() []*line {
 }
 
 // next returns the next batch of undecided messages: first the messages that are shed, then an equal share of messages
-// and bytes from each line, see queued.cost. If the maximum size of a batch does not suffice for one message of each line, the first
-// line that got none comes first in the next batch.
+// and bytes from each line, see queued.cost. If the maximum size of a batch does not suffice for one message of each
+// line, the first line that got none comes first in the next batch.
 //
 // Control messages that concern a whole partition come first. If one must wait for the next batch, messages that
 // arrived after it wait too.

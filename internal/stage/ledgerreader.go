@@ -220,8 +220,8 @@ func (r *ledgerReader) close() {
 // the next one.
 const drainBytes = 2 << 20
 
-// drain appends waiting messages to buf, up to its capacity. It stops at the first message with which the entries of buf
-// have drainBytes or more.
+// drain appends waiting messages to buf, up to its capacity. It stops at the first message with which the entries of
+// buf have drainBytes or more.
 func (r *ledgerReader) drain(buf []*arrival) []*arrival {
 	size := 0
 	for _, a := range buf {

@@ -48,7 +48,8 @@ func none(unread int) string {
 	if unread == 0 {
 		return "NONE"
 	}
-	return fmt.Sprintf("INCOMPLETE: the texts of %d entries were erased or are not in this log. In the others NONE", unread)
+	return fmt.Sprintf("INCOMPLETE: the texts of %d entries were erased or are not in this log. In the others NONE",
+		unread)
 }
 
 // questionCommand returns the command for a question about the whole log. Its exit code is 2 if there
