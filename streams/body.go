@@ -377,8 +377,8 @@ type ApprovedSource struct {
 	Expires time.Time `json:"expires"`
 }
 
-// SourceUse names the approval of a source because of which an action is allowed, and counts the actions that it has
-// allowed.
+// SourceUse says that an action is allowed because a person approved a source. It names this approval, and counts the
+// actions that the approval has allowed.
 type SourceUse struct {
 	Hold   string `json:"hold"`   // id of the hold with which the source was approved
 	Digest string `json:"digest"` // of the source's content

@@ -386,8 +386,8 @@ func load(file string) ([]kept, error) {
 	}
 	var record []kept
 	if err := json.Unmarshal(b, &record); err != nil {
-		return nil, fmt.Errorf("%s: %w: the record is needed to undo changes; move the file away to start a "+
-			"new record", file, err)
+		return nil, fmt.Errorf("%s: %w: this file records the changes that connect made, so that they can be "+
+			"undone: repair it, or move it away to start a new record", file, err)
 	}
 	return record, nil
 }

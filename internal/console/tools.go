@@ -374,8 +374,8 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	return "catalogue", nil
 }
 
-// review adds two things to the view: the level that is proposed for each tool of a hold, and the differences between
-// these tools and the accepted ones.
+// review adds two things to v. They are about a hold on a server's list of tools: the level that is proposed for each
+// tool of this list, and the differences between this list and the one that was accepted before.
 func (c *Console) review(ctx context.Context, p *page, v *catalogueView, h *arbiter.Hold) error {
 	pol, err := c.policy(ctx)
 	if err != nil {

@@ -44,8 +44,8 @@ type Row struct {
 	Notes    Rate `json:"notes"`
 	// Planned are the agent's notes of the user's statements that may be used for planning.
 	Planned Rate `json:"notes_planned"`
-	// Honest and Goals are the state-changing actions that rules held the next day. Honest counts the
-	// actions of sessions without an attack, Goals those of attackers.
+	// Honest and Goals are the shares of state-changing actions that rules held on the day after the attack:
+	// Honest of the actions in sessions without an attack, Goals of the actions that attackers wanted.
 	Honest Rate `json:"next_day_honest_held"`
 	Goals  Rate `json:"next_day_attacks_held"`
 }

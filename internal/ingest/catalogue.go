@@ -72,7 +72,8 @@ func readOffer(e *streams.ToolsEntry, digest string) *offer {
 	return o
 }
 
-// noteOffer stores a catalogue that is not accepted. It replaces the earlier one of the same server.
+// noteOffer stores a server's catalogue (its list of tools) that nobody has accepted yet. It replaces the agent's
+// earlier catalogue of that server that nobody has accepted.
 func (f *Fold) noteOffer(st *stage.State, project string, e *streams.ToolsEntry) error {
 	digest := streams.CatalogueDigest(e.Server, e.Instructions, e.Tools)
 	was := new(offer)

@@ -200,8 +200,8 @@ func together(project string, body any) string {
 // The first bytes of the keys of the state. Each comment lists the parts of the key after the first byte, and then,
 // after the arrow, the value.
 const (
-	keyClock      = 't' // project of virtual time, empty for the partition → time
-	keyEvent      = 'i' // project, agent, id → intake sequence, fingerprint, origin; id+"~": see others
+	keyClock      = 't' // project that has a virtual clock, or empty for the partition's clock → time
+	keyEvent      = 'i' // project, agent, id → intake sequence, fingerprint, origin; id+"~": see the function others
 	keySession    = 's' // project, agent, session → flags
 	keyBelief     = 'b' // project, belief → record of the belief
 	keyAgain      = 'e' // project, belief → how often the content was read again, and when last

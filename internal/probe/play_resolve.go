@@ -20,7 +20,8 @@ import (
 	"lazaret/streams"
 )
 
-// holdOf returns the verdict that opened the hold of a step, or nil.
+// holdOf returns the step with an id, or nil if it was not played, and the verdict that opened the step's hold, or nil
+// if it opened none.
 func (p *play) holdOf(id string) (*played, *streams.VerdictEntry) {
 	d := p.done[id]
 	if d == nil || d.rep == nil || d.rep.Entry == nil || d.rep.Entry.Hold == nil {

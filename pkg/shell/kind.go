@@ -9,7 +9,7 @@ import (
 )
 
 // Writes reports whether a command line may write files, or run programs that are not listed as programs that only look
-// at files. Unlike Kind, it permits expansions in names of files, and words that name credentials.
+// at files. Unlike for Kind, an expansion in the name of a file or a word that names credentials is no reason for that.
 func Writes(line string) bool {
 	all, plain, ok := lex(line)
 	return !ok || !plain || !onlyLook(all)

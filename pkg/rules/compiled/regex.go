@@ -20,12 +20,12 @@ const (
 	maxClass = 8
 )
 
-// requirement is a condition that every text meets that matches a regular expression. Exactly one field is set: the
-// text contains one of the literals in one, or it meets all requirements in all, or at least one in some.
+// requirement is a necessary condition for a match: every text that matches the regular expression meets it. Exactly one
+// field is set.
 type requirement struct {
-	one  []string
-	all  []*requirement
-	some []*requirement
+	one  []string       // the text contains at least one of these literals
+	all  []*requirement // it meets all of these requirements
+	some []*requirement // it meets at least one of these requirements
 }
 
 // requires returns the requirement of a regular expression, with literals in lower case. If there is no useful

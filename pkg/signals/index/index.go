@@ -48,11 +48,11 @@ const (
 
 var postNames = [numPosts]string{"phrases", "bands", "carriers", "pieces"}
 
-// postingTable maps a hash to a ref. A ref is the number of an origin.
+// postingTable maps a hash to a ref, the number of an origin. It has two generations, young and elder; see generations.
 type postingTable struct {
 	young, elder hashTable
-	// stems map the first bytes of pieces to the lengths of the pieces that begin with them. The sieves tell for most
-	// texts that they are not pieces.
+	// A piece is a part of a value that an agent may put together again. The stems map the first bytes of pieces to a bit
+	// set of the lengths of the pieces that begin so. The sieves rule out most texts that are no pieces.
 	youngStems, elderStems map[uint32]uint64
 	youngSieve, elderSieve sieve
 	generations
