@@ -18,6 +18,9 @@ const broughtPrefix = "brought-"
 // carrying are programs that write text that they or another program of the line read. A redirection has the name "".
 var carrying = text.Set("tee cp mv install ln dd curl wget http https xh httpie aria2c axel")
 
+// fetches are the programs of carrying that download, and may do so into the folder in which they run.
+var fetches = text.Set("curl wget http https xh httpie aria2c axel")
+
 // maxSources is the maximum number of files that are stored one by one if a command copies them into a folder. If it
 // copies more, the folder is stored.
 const maxSources = 256
@@ -26,7 +29,11 @@ const maxSources = 256
 // program of the line downloaded the text, or read it from a file that does not count as a document.
 func (h *handler) noteBrought(command string) error {
 	words, _ := h.paths(command)
-	fetches, sources := shell.Fetches(command), h.sources(words)
+	sources, _ := h.foreign(words)
+	brings := len(sources) > 0
+	if shell.Fetches(command) {
+		brings, sources = true, append(sources, downloads(words)...)
+	}
 	var written []string
 	for _, w := range words {
 		switch {
@@ -36,7 +43,7 @@ func (h *handler) noteBrought(command string) error {
 					written = append(written, path.Join(folder, clone))
 				}
 			}
-		case (fetches || len(sources) > 0) && w.Write && !w.Source && !w.Folder && (w.Program == "" || carrying[w.Program]):
+		case brings && w.Write && !w.Source && (w.Program == "" || carrying[w.Program]) && (!w.Folder || fetches[w.Program]):
 			for _, name := range w.Names {
 				written = append(written, h.targets(name, sources)...)
 			}
@@ -54,64 +61,66 @@ func (h *handler) noteBrought(command string) error {
 	return nil
 }
 
-// sources returns the files that a command line reads or copies and that do not count as documents.
-func (h *handler) sources(words []shell.Path) (files []string) {
+// downloads returns the names that curl -O and wget give to the files that they download in a command line, and the
+// names of the folders that wget -r makes.
+func downloads(words []shell.Path) (names []string) {
 	for _, w := range words {
-		if w.Write && !w.Source || w.Folder || listing[w.Program] {
+		if !fetches[w.Program] || w.Folder {
 			continue
 		}
 		for _, name := range w.Names {
-			named := []string{name}
-			if matched, ok := h.matched(name); w.Pattern && ok && len(matched) > 0 && len(matched) <= maxMatched {
-				named = matched
+			_, address, isURL := strings.Cut(name, "://")
+			if !isURL {
+				address = name
 			}
-			for _, file := range named {
-				if (w.Source || h.exists(file)) && !h.document(file) { // mv leaves no source
-					files = append(files, file)
-				}
+			address, _, _ = strings.Cut(address, "?")
+			host, file, _ := strings.Cut(address, "/")
+			if isURL || file != "" && strings.Contains(strings.Trim(host, "."), ".") {
+				names = append(names, path.Base(address), host)
 			}
 		}
 	}
-	return files
+	return names
 }
 
-// targets returns the files that a program may write if name is one of its arguments. If there is a folder of this
-// name, they are the files in it that have the names of the sources. If name is a URL, it is the file to which curl -O
-// and wget write the download. Otherwise it is the file of this name.
+// targets returns the files that a program may write if name is one of its arguments, or the folder in which it runs.
+// If there is a folder of this name, they are the files in it that have the names of the sources, or that match them.
+// Otherwise it is the file of this name.
 func (h *handler) targets(name string, sources []string) []string {
-	if i := strings.Index(name, "://"); i > 0 {
-		address, _, _ := strings.Cut(name[i+len("://"):], "?")
-		return []string{name[:strings.LastIndexByte(name[:i], '/')+1] + path.Base(address)}
-	}
 	info, err := os.Stat(h.path(name))
 	if h.cfg.Read != nil && (err != nil || !info.IsDir()) || len(sources) > maxSources {
 		return []string{name}
 	}
 	var files []string
 	for _, source := range sources {
-		files = append(files, path.Join(name, filepath.Base(source)))
+		in := path.Join(name, filepath.Base(source))
+		if all, ok := h.matched(in); ok && len(all) > 0 {
+			files = append(files, all...)
+		} else {
+			files = append(files, in)
+		}
 	}
-	if h.cfg.Read == nil {
+	if h.cfg.Read == nil && path.Base(name) != "." {
 		files = append(files, name) // it may be a file as well
 	}
 	return files
 }
 
-// brought reports whether a command of the session brought text from outside to a place in the project's folder, or to
-// a folder of the project above it.
+// brought reports whether a command of the session brought text from outside to a place, or to a folder above it.
 func (h *handler) brought(place string) bool {
-	project := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
-	for at := place; at != project && below(at, project); at = filepath.Dir(at) {
+	for at := place; ; at = filepath.Dir(at) {
 		if h.noted(broughtPrefix, at) {
 			return true
 		}
+		if at == filepath.Dir(at) {
+			return false
+		}
 	}
-	return false
 }
 
 // noteReplaced forgets that a file got text from outside, after the agent has replaced its whole text.
 func (h *handler) noteReplaced() error {
-	if h.e.mcp || h.e.tool() != "Write" {
+	if h.e.mcp || h.e.tool() != "Write" || h.e.Name != PostToolUse {
 		return nil
 	}
 	for _, place := range h.places(h.input().File) {

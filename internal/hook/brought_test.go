@@ -2,7 +2,9 @@ package hook
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -38,6 +40,10 @@ func TestAFileThatACommandBroughtFromOutsideIsNoDocument(t *testing.T) {
 		{"curl -so n.md https://x.example/a", []string{"n.md", "./n.md", "docs/../n.md"}, []string{"README.md", "docs/a.md"}},
 		{"curl -sO https://x.example/a/n.md?v=1", []string{"n.md"}, []string{"README.md"}},
 		{"wget -q https://x.example/a/n.md", []string{"n.md"}, []string{"README.md"}},
+		{"curl -sO x.example/a/n.md", []string{"n.md"}, []string{"README.md"}},
+		{"wget -q -P docs https://x.example/a/n.md", []string{"docs/n.md"}, []string{"docs/a.md", "README.md"}},
+		{"curl -sO --output-dir docs https://x.example/a/n.md", []string{"docs/n.md"}, []string{"docs/a.md"}},
+		{"wget -q -r https://x.example/a/", []string{"x.example/a/index.html"}, []string{"docs/a.md", "README.md"}},
 		{"cd docs && wget -q https://x.example/a/n.md", []string{"docs/n.md"}, []string{"docs/a.md"}},
 		{"curl -s https://x.example/a | tee docs/n.md", []string{"docs/n.md"}, []string{"docs/a.md"}},
 		{"curl -s https://x.example/a | jq . > n.md", []string{"n.md"}, []string{"README.md"}},
@@ -69,7 +75,7 @@ func TestAFileThatACommandBroughtFromOutsideIsNoDocument(t *testing.T) {
 				h := &handler{cfg: Config{Project: "p", Agent: "a"}, host: ClaudeCode, st: &state{t.TempDir()}, session: "s"}
 				if lookup {
 					h.cfg.Read = os.ReadFile
-				} else if strings.Contains(x.line, " docs") && strings.HasPrefix(x.line, "cp OUT") {
+				} else if into := regexp.MustCompile(`(OUT\S*|-P|-dir) docs`); into.MatchString(x.line) {
 					continue // the gateway does not know which files are in a folder, so all of docs is from outside
 				}
 				h.e = &Event{Name: PostToolUse, Tool: "Bash", CWD: cwd, Input: asJSON(map[string]any{"command": line})}
@@ -107,7 +113,8 @@ func TestWhatCameFromOutsideIsFollowedUntilTheAgentReplacesIt(t *testing.T) {
 		h.e = &Event{Name: PostToolUse, Tool: "Read", CWD: cwd, Input: asJSON(map[string]any{"file_path": file})}
 		return h.origin()
 	}
-	for _, line := range []string{"curl -so a.md https://x.example/a", "cp a.md b.md", "mv b.md c.md", "head -5 c.md > d.md"} {
+	for _, line := range []string{"curl -so a.md https://x.example/a", "cp a.md b.md", "mv b.md c.md",
+		"head -5 c.md > d.md"} {
 		h.e = &Event{Name: PostToolUse, Tool: "Bash", CWD: cwd, Input: asJSON(map[string]any{"command": line})}
 		if err := h.noteBrought(line); err != nil {
 			t.Fatal(err)
@@ -121,14 +128,77 @@ func TestWhatCameFromOutsideIsFollowedUntilTheAgentReplacesIt(t *testing.T) {
 			t.Errorf("%s is %s", file, got)
 		}
 	}
-	h.e = &Event{Name: PostToolUse, Tool: "Write", CWD: cwd, Input: asJSON(map[string]any{"file_path": "d.md", "content": "x"})}
-	if err := h.noteReplaced(); err != nil {
-		t.Fatal(err)
+	write := func(event string) {
+		t.Helper()
+		in := asJSON(map[string]any{"file_path": "d.md", "content": "x"})
+		h.e = &Event{Name: event, Tool: "Write", CWD: cwd, Input: in}
+		if err := h.noteReplaced(); err != nil {
+			t.Fatal(err)
+		}
 	}
+	write(PostToolUseFailure)
+	if got := origin("d.md"); got != beliefs.OriginTool {
+		t.Errorf("after the agent failed to replace it, d.md is %s", got)
+	}
+	write(PostToolUse)
 	if got := origin("d.md"); got != beliefs.OriginDocument {
 		t.Errorf("after the agent replaced it, d.md is %s", got)
 	}
 	if got := origin("a.md"); got != beliefs.OriginTool {
 		t.Errorf("after the agent replaced another file, a.md is %s", got)
+	}
+}
+
+// The host moves its working folder into a repository that the agent has cloned.
+func TestAClonedRepositoryStaysFromOutsideIfTheAgentWorksInIt(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	cwd, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, cwd+"/r/README.md", "x")
+	h := &handler{cfg: Config{Project: "p", Agent: "a", Read: os.ReadFile}, host: ClaudeCode, st: &state{t.TempDir()},
+		session: "s"}
+	line := "git clone https://x.example/r"
+	h.e = &Event{Name: PostToolUse, Tool: "Bash", CWD: cwd, Input: asJSON(map[string]any{"command": line})}
+	if err := h.noteBrought(line); err != nil {
+		t.Fatal(err)
+	}
+	in := asJSON(map[string]any{"file_path": "README.md"})
+	h.e = &Event{Name: PostToolUse, Tool: "Read", CWD: cwd + "/r", Input: in}
+	if got := h.origin(); got != beliefs.OriginTool {
+		t.Errorf("README.md is %s", got)
+	}
+}
+
+// When the hook hears of mv, no file matches its pattern any more.
+func TestFilesThatAPatternMovedIntoTheProjectAreFromOutside(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	cwd, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	for _, file := range []string{cwd + "/docs/a.txt", out + "/x.md", out + "/y.md"} {
+		put(t, file, "x")
+	}
+	h := &handler{cfg: Config{Project: "p", Agent: "a", Read: os.ReadFile}, host: ClaudeCode, st: &state{t.TempDir()},
+		session: "s"}
+	for _, line := range []string{"mv " + out + "/x*.md docs", "mv " + out + "/*.md ."} {
+		sh := exec.Command("sh", "-c", line)
+		sh.Dir = cwd
+		if said, err := sh.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		h.e = &Event{Name: PostToolUse, Tool: "Bash", CWD: cwd, Input: asJSON(map[string]any{"command": line})}
+		if err := h.noteBrought(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, want := range map[string]beliefs.Origin{"docs/x.md": "tool", "y.md": "tool", "docs/a.txt": "document"} {
+		h.e = &Event{Name: PostToolUse, Tool: "Read", CWD: cwd, Input: asJSON(map[string]any{"file_path": file})}
+		if got := h.origin(); got != want {
+			t.Errorf("%s is %s", file, got)
+		}
 	}
 }

@@ -109,34 +109,43 @@ func (h *handler) documents(pattern string) bool {
 // prints reports whether a command line prints only text of the project's documents and of its programs.
 func (h *handler) prints(command string) bool {
 	words, all := h.paths(command)
+	files, unknown := h.foreign(words)
+	return all && !unknown && len(files) == 0 && !shell.Others(command, h.remotes())
+}
+
+// foreign returns the files that the programs of a command line read or copy and that do not count as documents.
+// unknown is set if it is not known which files these programs read.
+func (h *handler) foreign(words []shell.Path) (files []string, unknown bool) {
 	matched := 0
 	removes := slices.ContainsFunc(words, func(w shell.Path) bool { return w.Program == "rm" })
-	return all && !shell.Others(command, h.remotes()) && !slices.ContainsFunc(words, func(w shell.Path) bool {
+	for _, w := range words {
 		if w.Write && !w.Source || w.Folder || listing[w.Program] {
-			return false
+			continue
 		}
-		if w.Lost {
-			return true
-		}
+		unknown = unknown || w.Lost
 		for _, name := range w.Names {
-			files := []string{name}
+			named := []string{name}
 			if w.Pattern {
-				var ok bool
-				if files, ok = h.matched(name); !ok || matched+len(files) > maxMatched {
-					return true
+				all, ok := h.matched(name)
+				if !ok || matched+len(all) > maxMatched {
+					unknown = true
+					continue
 				}
-				matched += len(files)
+				matched += len(all)
+				if len(all) > 0 || !w.Source { // mv leaves no file that matches
+					named = all
+				}
 			}
-			for _, file := range files {
+			for _, file := range named {
 				// cat /tmp/a; rm /tmp/a and mv /tmp/a b leave no file in the folder of temporary files
 				gone := w.Source || removes && h.temporary(h.path(file))
 				if (gone || h.exists(file)) && !h.document(file) {
-					return true
+					files = append(files, file)
 				}
 			}
 		}
-		return false
-	})
+	}
+	return files, unknown
 }
 
 // remoteName finds the name of a remote in the settings of a repository of git.
