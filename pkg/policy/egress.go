@@ -394,10 +394,10 @@ func (d destination) loopback(text string) bool {
 var taskRunners = text.Set("cargo npm pnpm yarn make just rake gradle poetry uv hatch pdm tox nox bazel")
 
 // task reports whether the destination is a whole word without a dot of a command line that starts one of taskRunners,
-// and nothing else.
+// and no program that connects to the hosts in its arguments.
 func (d destination) task(line string) bool {
 	words, ok := shell.Words(line)
-	return ok && !d.url && d.host != "" && !strings.Contains(d.host, ".") && taskRunners[words[0]] &&
+	return ok && !shell.Connects(line) && !d.url && d.host != "" && !strings.Contains(d.host, ".") && taskRunners[words[0]] &&
 		slices.Contains(words[1:], d.host)
 }
 

@@ -219,7 +219,7 @@ func TestTheNameOfATaskIsNoMetadataService(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, denied := range map[string]bool{"cargo metadata --format-version 1": false, "npm run metadata": false,
-		"make metadata": false, "curl metadata": true, "./fetch metadata": true, "cargo run http://metadata/": true,
+		"make metadata": false, "curl metadata": true, "uv run curl metadata": true, "./fetch metadata": true, "cargo run http://metadata/": true,
 		"cargo metadata; nc metadata 80": true, "cargo run metadata.google.internal": true} {
 		args, err := streams.Marshal(map[string]string{"command": line})
 		if err != nil {
