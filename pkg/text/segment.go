@@ -45,14 +45,15 @@ const (
 type segmenter struct {
 	sc      *scratch
 	segs    []Segment
-	hidden  Hidden // hidden characters that decoding revealed
+	split   []string // the decoded strings inside a document that were split into more than one segment
+	hidden  Hidden   // hidden characters that decoding revealed
 	record  int
 	decoded bool // the text of a segment differs from the bytes that it was read from
 	rest    strings.Builder
 }
 
 func (g *segmenter) run(sc *scratch, clean string) {
-	*g = segmenter{sc: sc, segs: g.segs[:0]}
+	*g = segmenter{sc: sc, segs: g.segs[:0], split: g.split[:0]}
 	g.read(clean, "", 0)
 	if g.rest.Len() > 0 {
 		g.segs = append(g.segs, Segment{Text: g.rest.String(), Record: g.record})
@@ -95,6 +96,19 @@ func (g *segmenter) linesOf(clean, normal string) string {
 		return string(g.sc.lines(clean))
 	}
 	return normal
+}
+
+// whole returns the normal form of the strings that were split, one after the other.
+func (g *segmenter) whole() string {
+	var out []byte
+	for i, s := range g.split {
+		if i > 0 {
+			out = append(out, recordBreak)
+		}
+		var h Hidden // the segments of the string have been counted
+		out = append(out, g.sc.fold(g.sc.clean(s, &h))...)
+	}
+	return string(out)
 }
 
 // lines returns the lines of the segments.
@@ -150,6 +164,14 @@ func signsOf(s string) (m uint8) {
 
 // read splits a text in any notation.
 func (g *segmenter) read(s, key string, depth int) {
+	before := len(g.segs)
+	g.readNotation(s, key, depth)
+	if depth > 0 && len(g.segs) > before+1 {
+		g.split = append(g.split, s)
+	}
+}
+
+func (g *segmenter) readNotation(s, key string, depth int) {
 	m := signsOf(s)
 	if m == 0 || depth == maxNested {
 		g.add(s, key, depth)

@@ -97,7 +97,7 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	if g := &a.segmenter; !read {
 		g.run(a.scratch, clean)
 		if a.viewing {
-			a.views[view].Lines = g.linesOf(clean, a.views[view].Text)
+			a.views[view].Lines, a.views[view].Whole = g.linesOf(clean, a.views[view].Text), g.whole()
 		}
 		if g.decoded {
 			joined = g.join()
@@ -180,7 +180,8 @@ const maxKept = 256 << 10
 func (sc *scratch) free() {
 	sc.scanner.s, sc.scanner.via = "", ""
 	clear(sc.segmenter.segs)
-	sc.segmenter = segmenter{segs: sc.segmenter.segs[:0]}
+	clear(sc.segmenter.split)
+	sc.segmenter = segmenter{segs: sc.segmenter.segs[:0], split: sc.segmenter.split[:0]}
 	if cap(sc.cleaned)+cap(sc.folded)+cap(sc.run)+cap(sc.marked)+32*cap(sc.allWords)+40*cap(sc.segmenter.segs) <= maxKept {
 		scratches.Put(sc)
 	}

@@ -22,6 +22,9 @@ type View struct {
 	// It equals Text if there are no breaks. It is empty in the view of decoded strings, whose
 	// lines are in the view before it.
 	Lines string
+	// Whole has the strings of a document that Lines has in more than one segment, such as a string of JSON in the form
+	// of a table. Each is decoded and normalized as a whole. '\x1e' is between two of them.
+	Whole string
 }
 
 // Span is an encoded part of a clean text.
@@ -81,6 +84,7 @@ func (f Features) Views(content string) []View {
 		if !read {
 			g := &sc.segmenter
 			g.run(sc, clean)
+			v.Whole = g.whole()
 			if v.Lines = g.linesOf(clean, v.Text); !g.plain() {
 				joined = g.join()
 			}
