@@ -13,7 +13,7 @@ import (
 func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil {
-		f.log.Error("unreadable forgotten entry", "seq", e.Seq, "err", err)
+		f.log.Error("an entry on an erasure cannot be read and is skipped", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
 	proposals := make(map[uint64]bool)

@@ -95,7 +95,7 @@ type record struct {
 	} `json:"steps"`
 }
 
-// Read reads cases from files, or from the *.jsonl files of folders.
+// Read reads cases from files, or from the *.jsonl files of folders. No case at all is an error.
 func Read(paths []string, limit int) ([]*Case, error) {
 	var out []*Case
 	taken := make(map[string]int)
@@ -110,6 +110,9 @@ func Read(paths []string, limit int) ([]*Case, error) {
 		}
 		return err
 	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("%s: these files have no lines, so there is nothing to measure", strings.Join(paths, ", "))
+	}
 	return out, err
 }
 

@@ -151,3 +151,13 @@ func TestOnlyAttackersActionsOfAnAttackedSessionAreProposedAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestAFileWithoutLinesIsAnError(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.jsonl")
+	if err := os.WriteFile(empty, []byte("\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read([]string{empty}, 0); err == nil || !strings.Contains(err.Error(), "no lines") {
+		t.Errorf("got error %v", err)
+	}
+}

@@ -61,7 +61,7 @@ func (s EvidenceSet) Strongest(r Relation) Quality {
 }
 
 // Strength returns the strength of the supporting evidence, from 0 to MaxConfidence. The weight of a piece of evidence
-// is the weight of its quality times that of its freshness (1 fresh, 0.5 stale, 0.6 expired). Each source counts once,
+// is the weight of its quality times that of its freshness (1 fresh, 0.6 stale, 0.5 expired). Each source counts once,
 // with its best evidence. The strength is the noisy-or of these weights: 1 minus the product of all (1 - weight).
 // Strength is used for ranking and display. A high strength alone never makes a belief supported.
 func (s EvidenceSet) Strength() float64 { return s.strength(Supports) }
@@ -92,9 +92,9 @@ func freshnessWeight(f Freshness) float64 {
 	case Fresh:
 		return 1
 	case Stale:
-		return 0.5
+		return 0.6
 	}
-	return 0.6
+	return 0.5
 }
 
 // Net is the result of weighing support against contradiction. The strongest class that has evidence decides, and
