@@ -76,6 +76,48 @@ func TestPromiseC21LargeMessagesOfOneAgentDoNotStarveTheOthers(t *testing.T) {
 	}
 }
 
+// dearEcho takes 150 ms for each message of the project flood, until it has admitted a message of another project.
+type dearEcho struct {
+	echo
+	other atomic.Bool
+}
+
+func (s *dearEcho) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
+	switch {
+	case m.Address.Project != "flood":
+		s.other.Store(true)
+	case !s.other.Load():
+		time.Sleep(150 * time.Millisecond)
+	}
+	return s.echo.Admit(st, m)
+}
+
+// One agent sends small messages that take long to decide, and then another agent sends a proposal. The proposal must
+// wait for few of these messages, although a batch has room for all of them.
+func TestSmallMessagesThatTakeLongDoNotDelayTheOthers(t *testing.T) {
+	const n, most = 40, 8
+	srv := natstest.Start(t)
+	js, err := jetstream.New(srv.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if _, err := js.Publish(t.Context(), "lz.in.flood.agent.out", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "lz.in."+neighbours(1)[0]+".agent.act", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	run := func(ctx context.Context, cfg stage.Config) error { return stage.RunIntake(ctx, cfg, &dearEcho{}, nil) }
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, run).awaitReady()
+	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(srv.Ledger()) == n+1 })
+	before := slices.IndexFunc(srv.Ledger(), func(e streams.Entry) bool { return e.Project != "flood" })
+	if before < 0 || before > most {
+		t.Errorf("the proposal was decided after %d of %d messages, want at most %d", before, n, most)
+	}
+}
+
 // One agent sends hundreds of recalls, each of which may get a large entry, and then another agent sends a proposal. The
 // proposal must wait for few of the recalls.
 func TestManyRecallsOfOneAgentDoNotDelayTheOthers(t *testing.T) {

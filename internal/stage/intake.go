@@ -94,6 +94,9 @@ const (
 	// intakeBatchBytes is the maximum size in bytes of the messages that are decided in one batch, unless a single
 	// message is larger. So it also limits how long one project's messages delay those of other projects.
 	intakeBatchBytes = 1 << 20
+	// batchTime is the time after which a batch ends, even if messages are left. Some small messages take long to decide,
+	// for example an answer that is compared with many sources. The decisions do not depend on where a batch ends.
+	batchTime = 50 * time.Millisecond
 	// intakeHeld is the maximum size of the queued messages in memory, in bytes. Beyond it, messages larger than
 	// leanFrom are queued without their data. The data is read again when the message is decided.
 	intakeHeld = 32 << 20

@@ -240,10 +240,16 @@ func (f *outgoing) publish(ctx context.Context, pub *publisher) (int, error) {
 
 func (s *intakeStage) newOutgoing() *outgoing { return &outgoing{at: s.read, waiting: s.waiting} }
 
-// admit decides messages and applies the decisions to the state.
+// admit decides messages and applies the decisions to the state. When the batch has taken batchTime, it leaves the rest
+// undecided, and lines that got no turn come first in the next batch.
 func (s *intakeStage) admit(f *outgoing, batch []*queued) error {
 	s.prepare(batch)
-	for _, q := range batch {
+	start := time.Now()
+	for i, q := range batch {
+		if i > 0 && time.Since(start) >= batchTime {
+			s.yield(batch[i-1].line, batch[i:])
+			return nil
+		}
 		p := q.msg.Address.Partition
 		if !s.active[p] || s.unsure[p] || s.decided[p].has(q.msg.Position()) {
 			continue // another process has decided it, or a joint frame with the decision may still come
@@ -271,6 +277,16 @@ func (s *intakeStage) admit(f *outgoing, batch []*queued) error {
 		}
 	}
 	return nil
+}
+
+// yield makes the first line in rest other than last the first in the next batch.
+func (s *intakeStage) yield(last *line, rest []*queued) {
+	i := slices.IndexFunc(rest, func(q *queued) bool { return q.line != last && !q.line.shed })
+	if i < 0 {
+		return
+	}
+	at := slices.Index(s.turns, rest[i].line)
+	s.turns = slices.Concat(s.turns[at:], s.turns[:at])
 }
 
 // judge passes a message to the fold's Admit, or to Reject if the message was shed, and returns the decision.
