@@ -96,13 +96,14 @@ func clearApproved(st *stage.State, in *resolution, h *hold) error {
 	return addClearance(st, h.Project, b.ID, c)
 }
 
-// clearConfirmed records which findings a signed confirmation of a belief clears. Ingest has accepted the confirmation;
-// the arbiter verifies its signature and the signer's role again. A decision against the belief ends all clearances.
-// So do a rollback and the quarantine of an incident, see noteRevisions.
+// clearConfirmed records which findings a signed confirmation of a belief clears. Ingest verified the confirmation; the
+// arbiter verifies its signature and the signer's role again. A confirmation that ingest refused clears nothing. A
+// decision against the belief ends all clearances; its signature is not verified again. A rollback and the quarantine
+// of an incident also end them, see noteRevisions.
 func (f *Fold) clearConfirmed(st *stage.State, e *streams.Entry) error {
 	c := new(streams.ConfirmationEntry)
 	if streams.Unmarshal(e.Body, c) != nil || c.Check != "" {
-		return nil // attested logs an unreadable entry
+		return nil // refused by ingest, or unreadable: attested logs it
 	}
 	if approval.Decision(c.Decision).Withdraws() {
 		return st.Delete(clearedKey(e.Project, c.Belief))

@@ -51,7 +51,7 @@ func document() (object, error) {
 	}
 	paths := object{}
 	for _, e := range endpoints {
-		op := object{"summary": e.Summary, "operationId": operation(&e), "parameters": e.parameters()}
+		op := object{"summary": e.Summary, "operationId": operationID(&e), "parameters": e.parameters()}
 		ok := object{"description": "the events, until the client ends",
 			"content": object{"text/event-stream": object{"schema": object{"type": "string"}}}}
 		if e.Reply != nil {
@@ -110,8 +110,8 @@ func otlp() object {
 	return object{otlpin.TypeProtobuf: object{}, otlpin.TypeJSON: object{"schema": object{"type": "object"}}}
 }
 
-// operation returns the operationId of an endpoint.
-func operation(e *endpoint) string {
+// operationID returns the operationId of an endpoint.
+func operationID(e *endpoint) string {
 	name := strings.TrimPrefix(e.Path, "/v1/")
 	if before, ok := strings.CutSuffix(name, "s/{id}"); ok {
 		return before

@@ -72,7 +72,7 @@ func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply)
 	body, err := json.Marshal(map[string]any{
 		"resultType": "input_required",
 		"inputRequests": map[string]any{approvalInput: map[string]any{"method": "elicitation/create",
-			"params": p.pageOf(a, rep)}},
+			"params": p.pageParams(a, rep)}},
 		"requestState": p.statePrefix() + rep.Entry.Hold.ID,
 	})
 	if err != nil {

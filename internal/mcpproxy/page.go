@@ -40,7 +40,7 @@ func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) 
 	}
 	hold := rep.Entry.Hold.ID
 	p.wg.Go(func() {
-		_, err := p.request(ctx, p.up, "elicitation/create", p.pageOf(a, rep))
+		_, err := p.request(ctx, p.up, "elicitation/create", p.pageParams(a, rep))
 		if err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("the client did not show the approval page", "hold", hold, "err", err)
 		}
@@ -56,8 +56,8 @@ func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) 
 	}
 }
 
-// pageOf returns the params of a request that asks a client to show the approval page of a hold.
-func (p *Proxy) pageOf(a *streams.Action, rep *client.Reply) map[string]any {
+// pageParams returns the params of a request that asks a client to show the approval page of a hold.
+func (p *Proxy) pageParams(a *streams.Action, rep *client.Reply) map[string]any {
 	hold := rep.Entry.Hold.ID
 	return map[string]any{
 		"mode": "url", "elicitationId": hold, "url": strings.ReplaceAll(p.cfg.ApprovalURL, "{hold}", hold),

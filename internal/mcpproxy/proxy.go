@@ -344,16 +344,16 @@ func (p *Proxy) wordsOf(m *jsonrpc.Request) []string {
 	if m.ID.IsValid() {
 		return spoken(m.Params)
 	}
-	said := together(walk(nil, "", p.unsubscribed(decoded(m.Params)), false))
+	said := together(walk(nil, "", p.withoutSubscription(decoded(m.Params)), false))
 	if name, ok := strings.CutPrefix(m.Method, "notifications/"); !ok || !ordinary[name] {
 		said = append(said, m.Method)
 	}
 	return said
 }
 
-// unsubscribed removes the id of a subscription from the params of a notification, if it is the id of an open request
-// of the client.
-func (p *Proxy) unsubscribed(params any) any {
+// withoutSubscription removes the id of a subscription from the params of a notification, if it is the id of an open
+// request of the client: then the client chose it, and it is no text of the server. It changes params.
+func (p *Proxy) withoutSubscription(params any) any {
 	all, _ := params.(map[string]any)
 	meta, _ := all["_meta"].(map[string]any)
 	raw, err := json.Marshal(meta[mcp.MetaKeySubscriptionID])

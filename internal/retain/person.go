@@ -20,7 +20,7 @@ type Subject struct {
 	Person  string // pseudonym; empty: the whole project
 }
 
-// ParseSubject parses a subject.
+// ParseSubject parses the form that String returns: PROJECT or PROJECT/DATA-SUBJECT.
 func ParseSubject(s string) (Subject, error) {
 	project, person, within := strings.Cut(s, "/")
 	if err := streams.CheckID("project", project); err != nil {

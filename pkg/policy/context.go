@@ -66,6 +66,8 @@ func (p *Policy) compileContexts(y *strictyaml.Document, texts map[string]contex
 	return nil
 }
 
+// apply checks the settings of t, which are those of the context purpose, and writes them to c. A setting that t leaves
+// out keeps its value in c. The conditions of t are added to those of c.
 func (t *contextText) apply(y *strictyaml.Document, purpose string, c *beliefs.ContextPolicy) error {
 	at := func(key string, err error) error {
 		return y.Errorf([]any{"context", purpose, key}, "%s of context %s: %w", key, purpose, err)

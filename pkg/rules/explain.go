@@ -189,6 +189,7 @@ func (n *Explanation) evaluate(
 	}
 }
 
+// raised returns the alert a of an entry of type typ, in the form that explanations show.
 func raised(a *streams.Alert, typ streams.Type) *RaisedAlert {
 	out := &RaisedAlert{
 		Severity:  a.Severity,
