@@ -102,7 +102,7 @@ var Codes = []CodeDoc{
 		"The body exceeds the size limit (1 MiB by default).",
 		"Split the content into several observations with the same call."},
 	{CodeUnknownKind, "unknown kind", "The subject names no known event kind.",
-		"Use one of obs, mem, recall, tools, session, dec, act, out."},
+		"Use one of the kinds that docs/protocol.md lists, such as obs or act."},
 	{CodeBadSubject, "bad subject", "The subject has the wrong number of tokens, an illegal name or an unknown origin.",
 		"Build subjects as lz.in.<project>.<agent>.<kind>[.<origin>]."},
 	{CodeInvalid, "invalid event", "A field is missing, out of range or illegal.",
