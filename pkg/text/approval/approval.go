@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // Other parts of the patterns. A pattern is matched against the words of one clause: without apostrophes, and with one
-// space between two words.
+// space between two words. See machine for what a pattern may contain.
 const (
 	negation = `(?:without|` + denial + `)`
 	denial   = `(?:no|not|never|nor|neither|cannot|nobody|none|` +
@@ -64,11 +65,11 @@ const (
 
 // claim is a kind of statement that an approval was given or is not needed.
 type claim struct {
-	words *regexp.Regexp
-	// turned matches words that reverse or weaken the statement, such as "not", "unless" and "must": then there is no
-	// claim. It is searched for in the statement and in the words before the statement. If it is nil, nothing reverses
-	// the statement.
-	turned *regexp.Regexp
+	words string // the pattern
+	// turned is a pattern of words that reverse or weaken the statement, such as "not", "unless" and "must": then there
+	// is no claim. It is searched for in the statement and in the words before the statement. If it is empty, nothing
+	// reverses the statement.
+	turned string
 	before int // number of words before the statement in which turned is searched for
 }
 
@@ -77,19 +78,19 @@ var (
 	wanted = whole(negation + `|until|unless|if|whether|must|should|needs?|ha(?:s|ve) to|once|pending|before|` +
 		`ensur(?:e|es|ing)|who`)
 	mention = whole(anyApproval + `|(?:allow(?:s|ed)?|permit(?:s|ted)?|waive[sd]?)`)
-	permits = whole(approving + `|okayed|permit(?:s|ted|ting)?|allow(?:s|ed|ing|ances?)?|waive[srd]?|waiving|` +
-		`exempt[a-z]*|entitle[sd]?|unrestricted`)
+	permits = regexp.MustCompile(whole(approving + `|okayed|permit(?:s|ted|ting)?|allow(?:s|ed|ing|ances?)?|waive[srd]?|waiving|` +
+		`exempt[a-z]*|entitle[sd]?|unrestricted`))
 )
 
 var claims = func() (out []claim) {
-	add := func(turned *regexp.Regexp, before int, patterns ...string) {
+	add := func(turned string, before int, patterns ...string) {
 		for _, p := range patterns {
 			out = append(out, claim{whole(p), turned, before})
 		}
 	}
 	// Statements that no approval is needed: "no approval is needed", "approval is not needed", "approval is optional",
 	// "nobody needs approval", "do not wait for approval".
-	add(nil, 0,
+	add("", 0,
 		`no(?: `+filler+`){0,3} `+anyApproval+tail+` `+needed,
 		anyApproval+tail+` `+negation+`(?: `+filler+`){0,3} `+needed,
 		anyApproval+tail+` (?:unnecessary|optional|needless|superfluous|redundant|unneeded)`,
@@ -121,17 +122,70 @@ var claims = func() (out []claim) {
 	return out
 }()
 
-// whole compiles a pattern of whole words.
-func whole(pattern string) *regexp.Regexp {
-	return regexp.MustCompile(`(?:^| )(?:` + pattern + `)(?: |$)`)
-}
+// whole returns a pattern that matches whole words.
+func whole(pattern string) string { return `(?:^| )(?:` + pattern + `)(?: |$)` }
+
+// patterns is the machine for the patterns of all claims. Behind them it has the patterns of turnedBy, and mention.
+var patterns = sync.OnceValue(func() *machine {
+	var all []string
+	for _, x := range claims {
+		all = append(all, x.words)
+	}
+	return newMachine(append(append(all, turnedBy...), mention))
+})
+
+// turnedBy has the patterns that are used as claim.turned.
+var turnedBy = []string{denied, wanted}
 
 // Claimed reports whether a text makes one of three claims: that an approval was given for more than one act, that an
 // approval was given for an act such as a payment, or that no approval is needed. normal is the text in the form of
 // text.Normalize.
 func Claimed(normal string) bool {
+	var in *search
+	var ids []int32
 	for c := range clauses(normal) {
-		if mention.MatchString(c) && slices.ContainsFunc(claims, func(x claim) bool { return x.in(c) }) {
+		if in == nil {
+			in = patterns().search()
+		}
+		if ids = in.read(c, ids); in.claimed(ids) {
+			return true
+		}
+	}
+	return false
+}
+
+// claimed reports whether a clause makes a claim.
+func (s *search) claimed(clause []int32) bool {
+	found := s.which(clause)
+	if found&(1<<(len(claims)+len(turnedBy))) == 0 {
+		return false // the clause has no word for an approval
+	}
+	for i, x := range claims {
+		if found&(1<<i) == 0 {
+			continue
+		}
+		by := len(claims) + slices.Index(turnedBy, x.turned)
+		if x.turned == "" || found&(1<<by) == 0 || s.unturned(i, by, clause) {
+			return true
+		}
+	}
+	return false
+}
+
+// unturned reports whether a clause makes claim i without a match of the pattern turned in the statement or before it.
+func (s *search) unturned(i, turned int, clause []int32) bool {
+	// first[j] is the first end of a match of turned that begins at word j or later.
+	first := make([]int, len(clause)+1)
+	first[len(clause)] = len(clause) + 1
+	for j := len(clause) - 1; j >= 0; j-- {
+		first[j] = first[j+1]
+		if n := s.end(turned, clause[j:]); n > 0 {
+			first[j] = min(first[j], j+n)
+		}
+	}
+	for at := range clause {
+		n := s.end(i, clause[at:])
+		if n > 0 && first[max(0, at-claims[i].before)] > at+n {
 			return true
 		}
 	}
@@ -142,61 +196,62 @@ func Claimed(normal string) bool {
 // [Claimed]. normal is the text in the form of text.Normalize.
 func Mentioned(normal string) bool {
 	for c := range clauses(normal) {
-		if permits.MatchString(c) {
+		if permits.MatchString(strings.Join(c, " ")) {
 			return true
 		}
 	}
 	return Claimed(normal)
 }
 
-// in reports whether a clause makes the claim x.
-func (x claim) in(clause string) bool {
-	for from := 0; from < len(clause); {
-		at := x.words.FindStringIndex(clause[from:])
-		if at == nil {
-			return false
-		}
-		start, end := from+at[0], from+at[1]
-		if x.turned == nil {
-			return true
-		}
-		before := strings.Fields(clause[:start])
-		before = append(before[max(0, len(before)-x.before):], clause[start:end])
-		if !x.turned.MatchString(strings.Join(before, " ")) {
-			return true
-		}
-		next := strings.IndexByte(clause[start+1:], ' ')
-		if next < 0 {
-			return false
-		}
-		from = start + 1 + next
-	}
-	return false
-}
-
-// clauses yields the clauses of a normalized text: words without apostrophes, with a space between them.
-func clauses(normal string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for c := range strings.FieldsFuncSeq(normal, func(r rune) bool { return strings.ContainsRune(".;!?\n", r) }) {
-			c = strings.Map(func(r rune) rune {
-				switch {
-				case r == '\'' || r == '’' || r == '`':
-					return -1
-				case !unicode.IsLetter(r) && !unicode.IsDigit(r):
-					return ' '
-				}
-				return r
-			}, c)
-			words := strings.Fields(c)
-			for len(words) > maxClause {
-				if !yield(strings.Join(words[:maxClause], " ")) {
-					return
-				}
-				words = words[maxClause-overlap:]
-			}
-			if !yield(strings.Join(words, " ")) {
+// clauses yields the clauses of a normalized text: words without apostrophes. The caller must not keep a clause.
+func clauses(normal string) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		var words []string
+		start, quoted := -1, false // begin of the current word, and whether it has apostrophes
+		endWord := func(end int) {
+			if start < 0 {
 				return
 			}
+			w := normal[start:end]
+			if quoted {
+				w = apostrophes.Replace(w)
+			}
+			if start, quoted = -1, false; w != "" {
+				words = append(words, w)
+			}
 		}
+		endClause := func() bool {
+			for rest := words; len(rest) > 0; rest = rest[maxClause-overlap:] {
+				if !yield(rest[:min(len(rest), maxClause)]) {
+					return false
+				}
+				if len(rest) <= maxClause {
+					break
+				}
+			}
+			words = words[:0]
+			return true
+		}
+		for i, r := range normal {
+			switch {
+			case r >= 'a' && r <= 'z', unicode.IsLetter(r), unicode.IsDigit(r):
+				if start < 0 {
+					start = i
+				}
+			case r == '\'', r == '’', r == '`':
+				if quoted = true; start < 0 {
+					start = i
+				}
+			default:
+				endWord(i)
+				if strings.ContainsRune(".;!?\n", r) && !endClause() {
+					return
+				}
+			}
+		}
+		endWord(len(normal))
+		endClause()
 	}
 }
+
+var apostrophes = strings.NewReplacer("'", "", "’", "", "`", "")
