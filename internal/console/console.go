@@ -304,7 +304,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title
 
 func (c *Console) render(w http.ResponseWriter, status int, name string, p *page) {
 	var b bytes.Buffer
-	if err := pages[name].ExecuteTemplate(&b, "layout", p); err != nil {
+	if err := pages()[name].ExecuteTemplate(&b, "layout", p); err != nil {
 		c.cfg.Log.Error("a page cannot be rendered", "page", name, "err", err)
 		http.Error(w, "the page cannot be rendered", http.StatusInternalServerError)
 		return

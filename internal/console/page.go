@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"lazaret/pkg/beliefs"
@@ -17,10 +18,9 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// pages has the parsed templates by name. Each one includes the layout.
-var pages = parsePages()
-
-func parsePages() map[string]*template.Template {
+// pages returns the parsed templates by name. Each one includes the layout. They are parsed at the first call, because
+// most commands show no page.
+var pages = sync.OnceValue(func() map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(funcs).ParseFS(pageFiles, "pages/layout.html"))
 	out := make(map[string]*template.Template)
 	for _, name := range []string{"now", "holds", "hold", "queue", "alerts", "draft", "sessions", "session",
@@ -30,7 +30,7 @@ func parsePages() map[string]*template.Template {
 		out[name] = template.Must(template.Must(base.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))
 	}
 	return out
-}
+})
 
 var funcs = template.FuncMap{
 	"inert":  text.Inert,
