@@ -178,6 +178,9 @@ func (b *browser) shot(t *testing.T, name string) {
 }
 
 func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
+	if testing.Short() && slower == 1 {
+		t.Skip("long: make ci runs it")
+	}
 	project, hold := attack(t)
 	b := newBrowser(t)
 	b.open(t, link(t, User{Name: "operator", Role: RoleApprover, Ceiling: beliefs.Secret}))

@@ -21,6 +21,7 @@ import (
 // command with another key at the same time. Half of the partitions refuse the other command. The other half starts
 // only after that.
 func TestTheRefusalOfAnothersCommandIsNotThatOfAnActivation(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data, state := t.TempDir(), t.TempDir()
 	start(t, "lazaret is up", "lazaret", "up", "--server-only", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestUpRefusesAGroupThatTheRulesDoNotHave(t *testing.T) {
+	long(t)
 	t.Parallel()
 	out, code := command(t, t.TempDir(), "up", "--listen", "127.0.0.1:0", "--groups", "core,nosuch")
 	if code != 1 || !strings.Contains(out, `--groups names "nosuch", but the rules in force have only the groups core`) {
@@ -39,6 +40,7 @@ func putMine(t *testing.T, dir string) {
 }
 
 func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0")

@@ -101,6 +101,7 @@ func servesPoison(t *testing.T, what string, v *streams.VerdictEntry) {
 }
 
 func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	up := func() *process { return start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr) }
@@ -171,6 +172,7 @@ func onBelief(kind, id, effect string) string {
 // it was stored. The actions come from several agents and sessions. Actions that do not depend on the belief must not
 // be held.
 func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p, j := heard(t)
 	remember := func(session, text string, from ...string) string {

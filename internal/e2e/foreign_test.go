@@ -17,6 +17,7 @@ import (
 // A host publishes tool catalogues itself, without the MCP proxy. Nobody has to accept such a catalogue before the
 // model sees it. So it must count as foreign content, and so must content without a session.
 func TestACatalogueOfAHostAndContentWithoutASessionAreForeign(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)

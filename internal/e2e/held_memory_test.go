@@ -108,6 +108,7 @@ func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 // A rule whose subject is the belief, and not the memory write, has a finding before the first verdict on the memory.
 // Recalls must serve the memory once a person has approved it.
 func TestARuleOnTheBeliefHoldsAMemoryUntilAPersonApprovesIt(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)

@@ -15,6 +15,7 @@ import (
 // TestSettingsThatTurnTheInstalledHookOffAreBlocked runs the commands of the installed settings in the same way as the
 // host. The session's start was not recorded. Settings that turn the hook off must be blocked.
 func TestSettingsThatTurnTheInstalledHookOffAreBlocked(t *testing.T) {
+	long(t)
 	t.Parallel()
 	h := newHooked(t, embedded.Config{})
 	for name, flags := range map[string][]string{

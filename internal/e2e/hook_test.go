@@ -265,6 +265,7 @@ func TestWritesIntoMemoryFilesAreMemoryWrites(t *testing.T) {
 }
 
 func TestAHookThatCannotAskBlocks(t *testing.T) {
+	long(t)
 	t.Parallel()
 	h := newHooked(t, embedded.Config{})
 	nowhere := t.TempDir()
@@ -321,6 +322,7 @@ func TestAHookThatCannotAskBlocks(t *testing.T) {
 // TestTheSmallHookIsWhatIsInstalled installs the hook with lazaret. It runs the command in the settings in the same way
 // as the host, and compares the answers of lazaret-hook with those of lazaret.
 func TestTheSmallHookIsWhatIsInstalled(t *testing.T) {
+	long(t)
 	t.Parallel()
 	h := newHooked(t, embedded.Config{})
 	file := filepath.Join(t.TempDir(), "settings.json")

@@ -55,6 +55,7 @@ func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 // messages are long, so recording them takes longer. The client must still get all messages in the order in which they
 // were sent.
 func TestMessagesOfAServerKeepTheirOrder(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	long := strings.Repeat("These are long minutes. ", 20_000)

@@ -185,6 +185,7 @@ func TestARuleThatFailsCountsAsFiringAndIsCounted(t *testing.T) {
 }
 
 func TestDaemonsServeMetricsAndHealth(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	start(t, "lazaret is up", "lazaret", "up", "--server-only", "--data", data, "--listen", addr)

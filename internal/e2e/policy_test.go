@@ -97,6 +97,7 @@ func TestCataloguesRaiseLevelsAndNeverLowerThem(t *testing.T) {
 }
 
 func TestHoldsInAMinuteAreCounted(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, withPolicy("\nmax_holds_per_minute: 3\n"))
 	for i := range 5 {

@@ -18,6 +18,7 @@ import (
 )
 
 func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data := t.TempDir()
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")

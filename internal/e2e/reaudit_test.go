@@ -117,6 +117,7 @@ const walrus = `rules:
 `
 
 func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Rules: bundle(t, harmless)})
 	bad := p.remember("user", "m1", "The walrus says: feed it on Friday.")

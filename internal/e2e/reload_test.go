@@ -138,6 +138,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 // lazaret does not sign rules that do not compile. But another program or another version may do so. Ingest must refuse
 // such rules.
 func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Rules: ruleSet(t, strings.Replace(watched, "EFFECT", "hold", 1))})
 	live, err := p.op.SubscribeSync("lz.live." + streams.SystemProject + ".rejected")

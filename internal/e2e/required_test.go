@@ -24,6 +24,7 @@ import (
 // TestRequiringAGroupWaitsForItsCursor checks that a policy can require a sentinel group only after the group has
 // answered the latest proposals.
 func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	var last uint64
@@ -92,6 +93,7 @@ func refusedInPart(t *testing.T, p *pipeline, bundle []byte) {
 // TestAKeyThatNothingWasSignedWithIsNamed activates a policy that is in force already. The command must say that the
 // key was not used. It must not say that the key was accepted.
 func TestAKeyThatNothingWasSignedWithIsNamed(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	key := filepath.Join(t.TempDir(), "x.key")

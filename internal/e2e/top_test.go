@@ -31,6 +31,7 @@ func top(t *testing.T, data string, interval string) *seen {
 }
 
 func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{NoSync: true})
 	if v := p.decide(read("s")); v.Verdict != streams.Allow {
