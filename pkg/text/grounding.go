@@ -48,15 +48,19 @@ const (
 //
 // The order of the sources does not matter, and an additional source never lowers the score. Grounding reads 16 KiB of
 // the answer and counts the rest as unsupported. It reads 64 KiB of each source. The cost grows with the size of the
-// sources times the number of sentences of the answer.
+// sources times the number of sentences of the answer, unless an early window has all terms of a sentence that the source
+// has.
 //
 // Grounding compares words, not meaning. A synonym counts as missing. It does not detect swapped figures or a sentence
 // that joins two sources. It knows the negations of a few languages only. A high score says that the words come from
 // the sources, not that the sources are true.
-func Grounding(answer string, sources []string) float64 {
+func Grounding(answer string, sources []string) float64 { return new(grounds).compare(answer, sources) }
+
+// compare returns the result of Grounding. It may be called once.
+func (g *grounds) compare(answer string, sources []string) float64 {
 	sc := newScratch()
 	defer sc.free()
-	g := grounds{ids: map[uint64]int32{}}
+	g.ids = map[uint64]int32{}
 	var ignored Hidden
 	clean := sc.clean(cutText(answer, maxAnswer), &ignored)
 	if strings.TrimSpace(clean) == "" && len(answer) <= maxAnswer {
@@ -102,6 +106,8 @@ type grounds struct {
 	slots     []int32          // by id: index of the key in the sentence that support compares now; -1 for other keys
 	found     []occurrence     // occurrences of the answer's keys in the current source, in order
 	all, hits []occurrence     // occurrences of the current sentence's keys; hits are those that count
+	count     []int            // by id: number of occurrences in found
+	windows   int              // number of windows that were compared, of all sentences and sources
 }
 
 // sentence is a sentence of the answer, or a part of a long one.
@@ -170,20 +176,23 @@ func (g *grounds) split(terms []term) {
 	for i := range g.slots {
 		g.slots[i] = -1
 	}
+	g.count = make([]int, len(g.ids))
 }
 
 // locate sets g.found to the occurrences of the answer's keys in a source.
 func (g *grounds) locate(terms []term) {
 	g.found = g.found[:0]
-	for i, t := range terms {
-		if id, ok := g.ids[t.stem]; ok {
+	clear(g.count)
+	add := func(i int, t *term, key uint64) {
+		if id, ok := g.ids[key]; ok {
 			g.found = append(g.found, occurrence{int32(i), id, int32(t.sentence), t.negated})
+			g.count[id]++
 		}
-		if t.exact == t.stem {
-			continue
-		}
-		if id, ok := g.ids[t.exact]; ok {
-			g.found = append(g.found, occurrence{int32(i), id, int32(t.sentence), t.negated})
+	}
+	for i := range terms {
+		t := &terms[i]
+		if add(i, t, t.stem); t.exact != t.stem {
+			add(i, t, t.exact)
 		}
 	}
 }
@@ -261,27 +270,51 @@ func (w *window) contradicts(s *sentence) bool {
 }
 
 // support compares a sentence with each window of the source that was passed to locate last. If the best window gives a
-// higher score than the sentence has, the sentence gets this score.
+// higher score than the sentence has, the sentence gets this score. The comparison ends as soon as no window can give
+// more.
 func (g *grounds) support(s *sentence) {
 	if s.best == 1 {
 		return
 	}
-	hard := g.collect(s)
+	hard, most := 0, window{} // most is like a window that has the whole source
+	for _, w := range s.want {
+		if w.hard {
+			hard++
+		}
+		if g.count[w.id] > 0 {
+			if most.weight += w.weight; w.hard {
+				most.hard++
+			}
+		}
+	}
+	limit := most.score(s, hard)
+	if limit <= s.best {
+		return
+	}
+	g.collect(s)
 	var w window
 	best := 0.0
 	size := int32(max(minWindow, windowFactor*s.terms))
 	for _, o := range g.hits {
+		g.windows++
 		w.move(g.hits, s, o.pos-size+1, o.pos+1)
-		score := min(1, max(0, (float64(w.weight)/float64(s.total)-noRecall)/(fullRecall-noRecall)))
-		if w.hard < hard {
-			score = min(score, contradicted)
+		if best = max(best, w.score(s, hard)); best == limit {
+			break
 		}
-		best = max(best, score)
 	}
 	if best > contradicted && best > s.best && g.contradicts(s) {
 		best = contradicted
 	}
 	s.best = max(s.best, best)
+}
+
+// score returns the score of a sentence with `hard` hard terms in a window. It never falls if the window has more terms.
+func (w *window) score(s *sentence, hard int) float64 {
+	score := min(1, max(0, (float64(w.weight)/float64(s.total)-noRecall)/(fullRecall-noRecall)))
+	if w.hard < hard {
+		score = min(score, contradicted)
+	}
+	return score
 }
 
 // contradicts reports whether the most similar sentence of the source says the opposite of s. Less similar sentences do
@@ -305,14 +338,10 @@ func (g *grounds) contradicts(s *sentence) bool {
 }
 
 // collect sets g.hits to the occurrences of the terms of a sentence in the source. It leaves out hard terms (figures
-// and parts of carriers) that have no other term of the sentence nearby. It returns the number of hard terms of the
-// sentence.
-func (g *grounds) collect(s *sentence) (hard int) {
+// and parts of carriers) that have no other term of the sentence nearby.
+func (g *grounds) collect(s *sentence) {
 	for k, w := range s.want {
 		g.slots[w.id] = int32(k)
-		if w.hard {
-			hard++
-		}
 	}
 	all := g.all[:0]
 	for _, o := range g.found {
@@ -329,7 +358,6 @@ func (g *grounds) collect(s *sentence) (hard int) {
 			g.hits = append(g.hits, o)
 		}
 	}
-	return hard
 }
 
 // accompanied reports whether another term of the sentence occurs near the i-th occurrence.

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -263,5 +264,31 @@ func BenchmarkGrounding(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		Grounding(answer, sources)
+	}
+}
+
+// Each sentence of the answer has a word that is in every sentence of the source. The comparison of a sentence must end
+// at the first window that has all its terms that are in the source. Otherwise the number of windows is the product of
+// the sentences of both texts.
+func TestTheComparisonOfASentenceEndsEarly(t *testing.T) {
+	lines := func(from, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "> said %d\n", from+i)
+		}
+		return b.String()
+	}
+	for _, c := range []struct {
+		name             string
+		answer, of, most int
+	}{
+		{"other figures", 1_000_000, 1000, 10 * 1000},
+		{"the same figures", 100, 1000, 1000 * 600},
+	} {
+		var g grounds
+		g.compare(lines(c.answer, c.of), []string{lines(100, c.of), lines(100, c.of)})
+		if g.windows > c.most {
+			t.Errorf("%s: %d windows for %d sentences, want at most %d", c.name, g.windows, c.of, c.most)
+		}
 	}
 }
