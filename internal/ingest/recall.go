@@ -255,8 +255,8 @@ func (f *Fold) serving(st *stage.State, project string, it *streams.RecallItem, 
 	err error) {
 	if m.unknown || m.Memory {
 		s = serving{item: it, text: after(m.Content, offset), size: len(m.Content), brought: m.brought}
-		if !m.unknown {
-			s.digest = cmp.Or(m.Digest, streams.Digest([]byte(m.Content)))
+		if s.digest = m.Digest; !m.unknown && s.digest == "" {
+			s.digest = streams.Digest([]byte(m.Content))
 		}
 		s.item.Partial = offset > 0
 		return s, nil
