@@ -174,7 +174,7 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	}
 	switch {
 	case e.Type == streams.TypeExpired:
-		f.analyses.drop()
+		f.dropTexts()
 		return f.expire(st, b)
 	case b.Do == streams.DoHold:
 		return st.Set(hold, []byte(b.ID))
@@ -183,7 +183,7 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	case e.Type == streams.TypeErased:
 		// The stage's loop now folds the partition again without the listed entries. Their contents must not stay in
 		// the cache.
-		f.analyses.drop()
+		f.dropTexts()
 		return st.Set(eraseDropKey(e.Project, b.ID), []byte(b.ID))
 	}
 	apart := []byte{keyCursor, keyDecided, keyNonceEnd, keyPending, keyDue}

@@ -27,6 +27,44 @@ type excerpted struct {
 	all  bool      // the whole text counts as an excerpt
 }
 
+// wordings caches the wordings of readings. Each text with the user's credential is compared with the same latest
+// readings, and splitting 256 KiB of them into words takes longer than the rest of the work on a short message.
+//
+// The cache does not influence decisions, because a wording depends only on the text. Only the stage's loop uses it.
+type wordings struct {
+	// now has the wordings that were added since old was replaced. When now is full, it becomes old, and the former old
+	// is dropped.
+	now, old map[string]text.Wording
+	bytes    int // estimated size of now
+	made     int // number of wordings that were not in the cache
+}
+
+// wordingBytes is the estimated size in bytes at which the map now is full.
+const wordingBytes = 2 << 20
+
+// of returns the wording of a text.
+func (c *wordings) of(s string) text.Wording {
+	if w, ok := c.now[s]; ok {
+		return w
+	}
+	w, ok := c.old[s]
+	if !ok {
+		w = text.WordingOf(s)
+		c.made++
+	}
+	if c.bytes += 128 + len(s) + 9*w.Len(); c.bytes > wordingBytes || c.now == nil {
+		c.now, c.old, c.bytes = make(map[string]text.Wording), c.now, 128+len(s)+9*w.Len()
+	}
+	c.now[s] = w
+	return w
+}
+
+// dropTexts empties the caches of texts.
+func (f *Fold) dropTexts() {
+	f.analyses.drop()
+	f.wordings = wordings{}
+}
+
 // excerptOf compares a text with the external readings in named, which share a phrase with it, and with the agent's
 // stored readings. It returns nil if there is nothing to compare.
 func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *text.Features,
@@ -61,7 +99,7 @@ func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *te
 				break
 			}
 			hit := make([]bool, len(x.hit))
-			if !w.Mark(text.WordingOf(t), leastExcerpt, hit) {
+			if !w.Mark(f.wordings.of(t), leastExcerpt, hit) {
 				continue
 			}
 			if own, err := f.ownWords(st, project, w, hit); err != nil {

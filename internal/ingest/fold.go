@@ -35,6 +35,7 @@ type Fold struct {
 	virtual [streams.Partitions]string
 
 	analyses analyses // used by Prepare
+	wordings wordings
 }
 
 // Config configures ingest.
@@ -62,7 +63,7 @@ func New(cfg Config) *Fold {
 // Reset implements stage.IntakeFold. It drops the caches. Everything else is in the state.
 func (f *Fold) Reset() {
 	f.dues = dues{}
-	f.analyses.drop()
+	f.dropTexts()
 }
 
 // Admit implements stage.IntakeFold.

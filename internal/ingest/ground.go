@@ -239,7 +239,8 @@ func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeE
 	return f.notePhrases(st, project, by, []*text.Features{&e.Features})
 }
 
-// applyRecall stores the texts that a recall returned as texts that the agent read.
+// applyRecall stores the texts that a recall returned as texts that the agent read. Recalls return the same texts again
+// and again, so their analyses are cached.
 func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	var texts []string
 	var foreign []*text.Features
@@ -252,12 +253,12 @@ func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEnt
 			if !strange && !external {
 				continue
 			}
-			ft, views := text.AnalyzeViews(it.Content)
+			a := f.analyses.of(it.Content)
 			if strange {
-				add(&shown, &ft, external && signals.Instructs(views, ft.HasHidden(), nil))
+				add(&shown, &a.features, external && a.instructs)
 			}
 			if external {
-				foreign, weakest = append(foreign, &ft), beliefs.Weakest(weakest, it.Origin)
+				foreign, weakest = append(foreign, &a.features), beliefs.Weakest(weakest, it.Origin)
 			}
 		}
 	}
