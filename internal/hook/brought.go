@@ -2,67 +2,260 @@ package hook
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"lazaret/pkg/shell"
 	"lazaret/pkg/text"
 )
 
-// broughtPrefix begins the names of files that store which files and folders of the project got text from outside the
-// project by a command of the session. The text of such a file is no document of the project.
-const broughtPrefix = "brought-"
-
 // carrying are programs that write text that they or another program of the line read. A redirection has the name "".
-var carrying = text.Set("tee cp mv install ln dd curl wget http https xh httpie aria2c axel")
+var carrying = text.Set(`tee cp mv install ln dd sponge curl wget http https xh httpie aria2c axel scp sftp rsync tar
+	bsdtar unzip 7z 7za unar aws gsutil rclone docker podman kubectl gh patch split pandoc git`)
 
 // fetches are the programs of carrying that download, and may do so into the folder in which they run.
-var fetches = text.Set("curl wget http https xh httpie aria2c axel")
+var fetches = text.Set("curl wget http https xh httpie aria2c axel scp rsync aws gsutil rclone")
+
+// placed are programs that do not read the files that they write, make or remove, or that write only what the project's
+// programs print. A redirection has the name "".
+var placed = text.Set("tee cp mv mkdir touch rm rmdir chmod chown truncate go gofmt make")
 
 // maxSources is the maximum number of files that are stored one by one if a command copies them into a folder. If it
 // copies more, the folder is stored.
 const maxSources = 256
 
 // noteBrought stores which files and folders of the project a command line may have written with text from outside: a
-// program of the line downloaded the text, or read it from a file that does not count as a document.
+// program of the line brings text from another machine, or reads a file that does not count as a document.
 func (h *handler) noteBrought(command string) error {
 	words, _ := h.paths(command)
-	sources, _ := h.foreign(words)
-	brings := len(sources) > 0
-	if shell.Fetches(command) {
-		brings, sources = true, append(sources, downloads(words)...)
+	if len(words) > 0 && !slices.ContainsFunc(words, func(w shell.Path) bool { return w.Write }) {
+		return nil
 	}
-	var written []string
+	brings := shell.Brings(command, h.remotes())
+	sources, unknown := h.foreign(words, true)
+	patches := shell.Patches(command)
+	brings = brings || len(sources) > 0 || unknown && h.cfg.Read != nil || h.searchesOutside(command, words, false) ||
+		slices.ContainsFunc(patches, func(file string) bool { return !h.document(file) })
+	outside := h.moved(words)
+	var stays []string
+	if brings {
+		named := h.named(words, command, append(sources, downloads(words)...))
+		changed, ok := h.changed()
+		switch behind := h.goesOn(command); {
+		case behind:
+			stays = named
+		case ok:
+			named = slices.DeleteFunc(named, func(place string) bool { return !h.fresh(place) })
+			fallthrough
+		default:
+			outside = append(outside, named...)
+		}
+		outside = append(outside, changed...)
+	}
+	keep := func(places []string) []string {
+		project := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
+		return slices.DeleteFunc(places, func(place string) bool { return place == project || !h.inProject(place, place) })
+	}
+	return errors.Join(h.store(markOutside, keep(outside)), h.store(markStays, keep(stays)))
+}
+
+// maxTargets is the maximum number of files that named returns for the files that a line may write into folders. For
+// further ones, it returns the folders.
+const maxTargets = 2048
+
+// named returns the places that a line may write as far as its words say.
+func (h *handler) named(words []shell.Path, command string, sources []string) (places []string) {
+	names := map[string]bool{}
+	add := func(all []string) {
+		for _, name := range all {
+			names[name] = true
+		}
+	}
+	add(shell.Mentioned(command))
+	clones, read := shell.Cloned(command), map[string]bool{}
 	for _, w := range words {
-		switch {
-		case w.Folder && w.Program == "git":
-			for _, folder := range w.Names {
-				for _, clone := range shell.Cloned(command) {
-					written = append(written, path.Join(folder, clone))
+		if fetches[w.Program] && len(w.Names) > 0 && len(w.Names[0]) > 2 && w.Names[0][:2] == "-o" { // curl -oa.md
+			w.Names = []string{w.Names[0][2:]}
+		}
+		for _, name := range w.Names {
+			if clone := "clones in " + name; w.Folder && w.Program != "" && !read[clone] {
+				read[clone] = true
+				for _, clone := range clones {
+					add([]string{path.Join(name, clone)})
 				}
 			}
-		case brings && w.Write && !w.Source && (w.Program == "" || carrying[w.Program]) && (!w.Folder || fetches[w.Program]):
-			for _, name := range w.Names {
-				written = append(written, h.targets(name, sources)...)
+			if carries := w.Program == "" || carrying[w.Program]; read[name] || !w.Write || w.Source || !carries ||
+				w.Folder && !fetches[w.Program] {
+				continue
+			}
+			read[name] = true
+			if len(names) > maxTargets {
+				add([]string{name})
+			} else {
+				add(h.targets(name, sources))
 			}
 		}
 	}
-	for _, name := range written {
-		for _, place := range h.places(name) {
-			if at := cmp.Or(h.cfg.Folder, h.e.CWD); h.inProject(name, place) && place != h.real(at) {
-				if err := h.st.write(broughtPrefix+placeHash(place), true); err != nil {
-					return err
+	for name := range names {
+		places = append(places, h.places(name)...)
+	}
+	slices.Sort(places)
+	return slices.Compact(places)
+}
+
+// goesOn reports whether a program of the line may still run when the call has returned.
+func (h *handler) goesOn(command string) bool {
+	return shell.Lasts(command) || strings.Contains(string(h.e.Input), `"run_in_background":true`) ||
+		strings.Contains(string(h.e.Response), `"backgroundTaskId":"`)
+}
+
+// Limits on the search for files that a call has changed.
+const (
+	maxWalked   = 20_000
+	maxWalkTime = 300 * time.Millisecond
+	maxChanged  = 2048 // further files are not stored one by one, but the folders of the project in which they are
+	clockStep   = 20 * time.Millisecond
+)
+
+// since reports whether a file, or its name, has changed since the call was permitted.
+func (h *handler) since(info fs.FileInfo) bool {
+	at, ok := changeTime(info)
+	return ok && !at.Before(h.began.Add(-clockStep)) // the clock of a file system has steps
+}
+
+// fresh reports whether the place is that of a file that has changed since the call was permitted.
+func (h *handler) fresh(place string) bool {
+	info, err := os.Lstat(place)
+	return err == nil && info.Mode().IsRegular() && h.since(info)
+}
+
+// changed returns the files of the project that have changed since the call was permitted, and the folders that were
+// moved there or that are new repositories. ok is false if they are not known.
+func (h *handler) changed() (places []string, ok bool) {
+	root := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
+	if h.cfg.Read == nil || h.began.IsZero() || root == "" {
+		return nil, false
+	}
+	n, start := 0, time.Now()
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if n++; n > maxWalked || n%256 == 0 && time.Since(start) > maxWalkTime {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return nil
+		}
+		name := d.Name()
+		if d.IsDir() && name == "node_modules" || name == ".git" && filepath.Dir(file) == root {
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil || !h.since(info) || file == root:
+		case name == ".git":
+			places = append(places, filepath.Dir(file))
+		case d.Type().IsRegular(), d.IsDir() && info.ModTime().Before(h.began.Add(-clockStep)): // it was moved
+			places = append(places, file)
+		}
+		if d.IsDir() && name == ".git" {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if _, known := changeTime(fileInfo(root)); err != nil || !known || n > maxWalked || time.Since(start) > maxWalkTime {
+		return places, false
+	}
+	if len(places) > maxChanged {
+		tops := map[string]bool{}
+		for i, place := range places {
+			rel, _ := filepath.Rel(root, place)
+			top, _, _ := strings.Cut(rel, string(filepath.Separator))
+			if places[i] = filepath.Join(root, top); tops[top] {
+				places[i] = ""
+			}
+			tops[top] = true
+		}
+	}
+	return places, true
+}
+
+// fileInfo returns what the system says about a file, or an empty value.
+func fileInfo(file string) fs.FileInfo {
+	if info, err := os.Lstat(file); err == nil {
+		return info
+	}
+	return noInfo{}
+}
+
+type noInfo struct{ fs.FileInfo }
+
+func (noInfo) Sys() any { return nil }
+
+// maxCopies is the maximum number of copies of folders in which files are looked up. Further copies count as from
+// outside as a whole.
+const maxCopies = 4
+
+// moved returns the places to which a line copies or moves files with text from outside that are in folders.
+func (h *handler) moved(words []shell.Path) (places []string) {
+	copies := 0
+	for i, w := range words {
+		if !w.Source {
+			continue
+		}
+		for _, name := range w.Names {
+			from := h.real(h.path(name))
+			if from == "" || !h.holds(from) || h.brought(from) {
+				continue
+			}
+			for _, target := range destination(words[i+1:], w.Program) {
+				for _, at := range slices.Compact(h.places(target)) {
+					copies++
+					places = append(places, h.broughtIn(from, at, copies)...)
+					places = append(places, h.broughtIn(from, filepath.Join(at, filepath.Base(from)), copies)...)
 				}
 			}
+		}
+	}
+	return places
+}
+
+// destination returns the names of the first of words to which a program copies its other arguments.
+func destination(words []shell.Path, program string) []string {
+	for _, w := range words {
+		if w.Program == program && w.Write && !w.Source && !w.Folder {
+			return w.Names
 		}
 	}
 	return nil
 }
 
-// downloads returns the names that curl -O and wget give to the files that they download in a command line, and the
-// names of the folders that wget -r makes.
+// broughtIn returns the files below the folder to, a copy of the folder from, whose text is from outside.
+func (h *handler) broughtIn(from, to string, copies int) (places []string) {
+	if h.cfg.Read == nil || copies > maxCopies {
+		return []string{to}
+	}
+	if noFolder(to) {
+		return nil
+	}
+	files := h.below(to)
+	if files == nil {
+		return []string{to}
+	}
+	for _, file := range files {
+		if h.brought(filepath.Join(from, file)) {
+			places = append(places, filepath.Join(to, file))
+		}
+	}
+	return places
+}
+
+// downloads returns the names that programs give to the files that they download in a command line, and the names of
+// the folders that wget -r makes.
 func downloads(words []shell.Path) (names []string) {
 	for _, w := range words {
 		if !fetches[w.Program] || w.Folder {
@@ -75,7 +268,7 @@ func downloads(words []shell.Path) (names []string) {
 			}
 			address, _, _ = strings.Cut(address, "?")
 			host, file, _ := strings.Cut(address, "/")
-			if isURL || file != "" && strings.Contains(strings.Trim(host, "."), ".") {
+			if isURL || strings.Contains(name, ":") || file != "" && strings.Contains(strings.Trim(host, "."), ".") {
 				names = append(names, path.Base(address), host)
 			}
 		}
@@ -88,7 +281,8 @@ func downloads(words []shell.Path) (names []string) {
 // Otherwise it is the file of this name.
 func (h *handler) targets(name string, sources []string) []string {
 	info, err := os.Stat(h.path(name))
-	if h.cfg.Read != nil && (err != nil || !info.IsDir()) || len(sources) > maxSources {
+	root := h.real(h.path(name)) == h.real(cmp.Or(h.cfg.Folder, h.e.CWD)) // the project's folder is never stored
+	if h.cfg.Read != nil && (err != nil || !info.IsDir()) || len(sources) > maxSources && !root {
 		return []string{name}
 	}
 	var files []string
@@ -106,27 +300,10 @@ func (h *handler) targets(name string, sources []string) []string {
 	return files
 }
 
-// brought reports whether a command of the session brought text from outside to a place, or to a folder above it.
-func (h *handler) brought(place string) bool {
-	for at := place; ; at = filepath.Dir(at) {
-		if h.noted(broughtPrefix, at) {
-			return true
-		}
-		if at == filepath.Dir(at) {
-			return false
-		}
-	}
-}
-
-// noteReplaced forgets that a file got text from outside, after the agent has replaced its whole text.
+// noteReplaced stores that the agent has replaced the whole text of a file.
 func (h *handler) noteReplaced() error {
 	if h.e.mcp || h.e.tool() != "Write" || h.e.Name != PostToolUse {
 		return nil
 	}
-	for _, place := range h.places(h.input().File) {
-		if err := h.st.drop(broughtPrefix + placeHash(place)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return h.store(markOwn, h.places(h.input().File))
 }

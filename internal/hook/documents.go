@@ -57,7 +57,11 @@ func (h *handler) documentOr() beliefs.Origin {
 			own = !slices.ContainsFunc(in.Files, func(pattern string) bool { return !h.documents(pattern) })
 		}
 	case "Grep":
-		own = in.File == "" || h.document(in.File)
+		own = (in.File == "" || h.document(in.File)) && !h.foundOutside([]string{cmp.Or(in.File, ".")}, true)
+	case "Edit", "MultiEdit", "NotebookEdit": // the result has lines around the change
+		own = !slices.ContainsFunc(h.edited(), func(file string) bool {
+			return slices.ContainsFunc(h.places(file), h.brought)
+		})
 	case "Bash":
 		own = h.prints(in.Command)
 	}
@@ -83,7 +87,7 @@ func (h *handler) document(file string) bool {
 		if h.brought(place) {
 			return false
 		}
-		if !h.inProject(file, place) && !h.agentsOwn(place) && !h.library(place) && !h.noted(writtenPrefix, place) &&
+		if !h.inProject(file, place) && !h.agentsOwn(place) && !h.library(place) && !h.wrote(place) &&
 			!h.userNamed(place) {
 			return false
 		}
@@ -109,17 +113,95 @@ func (h *handler) documents(pattern string) bool {
 // prints reports whether a command line prints only text of the project's documents and of its programs.
 func (h *handler) prints(command string) bool {
 	words, all := h.paths(command)
-	files, unknown := h.foreign(words)
-	return all && !unknown && len(files) == 0 && !shell.Others(command, h.remotes())
+	files, unknown := h.foreign(words, false)
+	return all && !unknown && len(files) == 0 && !shell.Others(command, h.remotes()) &&
+		!h.searchesOutside(command, words, true)
 }
 
-// foreign returns the files that the programs of a command line read or copy and that do not count as documents.
-// unknown is set if it is not known which files these programs read.
-func (h *handler) foreign(words []shell.Path) (files []string, unknown bool) {
-	matched := 0
-	removes := slices.ContainsFunc(words, func(w shell.Path) bool { return w.Program == "rm" })
+// searchesOutside reports whether a command line searches a folder in which files have text from outside, and may print
+// this text. It is false if shown is set and the result of the call shows that the text is from other files.
+func (h *handler) searchesOutside(command string, words []shell.Path, shown bool) bool {
+	var folders []string
+	exec := func(name string) bool { return strings.Contains(name, "-exec") }
+	runs := slices.ContainsFunc(words, func(w shell.Path) bool {
+		return w.Program == "find" && slices.ContainsFunc(w.Names, exec)
+	})
 	for _, w := range words {
-		if w.Write && !w.Source || w.Folder || listing[w.Program] {
+		if w.Write && !w.Source && !runs && (shown || !carrying[w.Program] || placed[w.Program]) || w.Folder ||
+			listing[w.Program] && !runs || passing[w.Program] {
+			continue
+		}
+		folders = append(folders, w.Names...)
+	}
+	if shell.Searches(command) {
+		folders = append(folders, ".")
+	}
+	return h.foundOutside(folders, shown)
+}
+
+// passing are programs that read no files of a folder in their arguments, or whose copies of folders are followed.
+var passing = text.Set("cd pushd popd cp mv git mkdir rm rmdir touch chmod")
+
+// foundOutside reports whether a search in some folders may have found text from outside. If shown is set, it has found
+// none if each line of the call's result begins with the name of another file.
+func (h *handler) foundOutside(folders []string, shown bool) bool {
+	folders = slices.DeleteFunc(folders, func(name string) bool {
+		return !slices.ContainsFunc(h.places(name), func(place string) bool { return place != "" && h.holds(place) })
+	})
+	if len(folders) == 0 || !shown {
+		return len(folders) > 0
+	}
+	own := func(name string) bool {
+		for _, folder := range append(folders, ".") {
+			if file := filepath.Join(folder, name); name != "" && h.cfg.Read != nil {
+				if info, err := os.Stat(h.path(file)); err == nil && info.Mode().IsRegular() && h.document(file) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	known := map[string]bool{}
+	for _, words := range h.words() {
+		for line := range strings.Lines(words) {
+			line = strings.TrimSpace(line)
+			name, _, _ := strings.Cut(line, ":")
+			if m := contextLine.FindStringSubmatch(line); m != nil {
+				name = m[1]
+			}
+			if _, ok := known[name]; !ok {
+				if len(known) > maxFound {
+					return true
+				}
+				known[name] = own(name)
+			}
+			if !known[name] && !plainLine.MatchString(line) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxFound is the maximum number of files in the result of a search that are looked up.
+const maxFound = 2048
+
+var (
+	// contextLine matches a line that grep prints with the options -n and -C.
+	contextLine = regexp.MustCompile(`^([^:]*?)-\d+-`)
+	// plainLine matches a line of the result of a search that has no text of files.
+	plainLine = regexp.MustCompile(`^([\w-]*|Found \d+ \w+|No \w+ found)$`)
+)
+
+// foreign returns the files that the programs of a command line read or copy and that do not count as documents.
+// unknown is set if it is not known which files these programs read. Of the files that programs may write as well as
+// read, it returns those to which a command brought text from outside; if all is set, it returns others, too.
+func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown bool) {
+	matched := 0
+	removes := slices.ContainsFunc(words, func(w shell.Path) bool { return removing[w.Program] })
+	for _, w := range words {
+		both := w.Write && !w.Source && w.Program != "" && !placed[w.Program]
+		if w.Write && !w.Source && !both || w.Folder || listing[w.Program] {
 			continue
 		}
 		unknown = unknown || w.Lost
@@ -138,14 +220,27 @@ func (h *handler) foreign(words []shell.Path) (files []string, unknown bool) {
 			}
 			for _, file := range named {
 				// cat /tmp/a; rm /tmp/a and mv /tmp/a b leave no file in the folder of temporary files
-				gone := w.Source || removes && h.temporary(h.path(file))
-				if (gone || h.exists(file)) && !h.document(file) {
+				gone := w.Source || removes && (h.temporary(h.path(file)) || h.inOther(file))
+				if !gone && !h.exists(file) || both && !all && !slices.ContainsFunc(h.places(file), h.brought) {
+					continue
+				}
+				if !h.document(file) {
 					files = append(files, file)
 				}
 			}
 		}
 	}
 	return files, unknown
+}
+
+// removing are programs that remove files.
+var removing = text.Set("rm unlink shred trash")
+
+// inOther reports whether a path is that of a file in a folder outside of the project's folder.
+func (h *handler) inOther(file string) bool {
+	at := h.path(file)
+	dir := filepath.Dir(at)
+	return dir != "/" && !h.inProject(file, h.real(at)) && h.cfg.Read != nil && !noFolder(dir)
 }
 
 // remoteName finds the name of a remote in the settings of a repository of git.
@@ -194,6 +289,20 @@ func (h *handler) noted(prefix, place string) bool {
 	return err == nil
 }
 
+// stillWrites is the mark of a file to which a program of the project may still write when the call has returned.
+const stillWrites = "still writes"
+
+// wrote reports whether a command of the session wrote text of the project to a file, and the file has not changed
+// since.
+func (h *handler) wrote(place string) bool {
+	mark, err := os.Stat(filepath.Join(h.st.dir, writtenPrefix+placeHash(place)))
+	if err != nil {
+		return false
+	}
+	at, known := changeTime(fileInfo(place))
+	return h.cfg.Read == nil || !known || mark.Size() > int64(len(stillWrites)) || !at.After(mark.ModTime().Add(clockStep))
+}
+
 // userNamed reports whether the user named a file of the home, or a folder above it.
 func (h *handler) userNamed(place string) bool {
 	for at := place; h.plain(at); at = filepath.Dir(at) {
@@ -223,7 +332,11 @@ func (h *handler) noteWritten(command string, own bool) error {
 					return err
 				}
 			} else if h.temporary(place) {
-				if err := h.st.write(writtenPrefix+placeHash(place), true); err != nil {
+				mark := any(true)
+				if h.goesOn(command) {
+					mark = stillWrites
+				}
+				if err := h.st.write(writtenPrefix+placeHash(place), mark); err != nil {
 					return err
 				}
 			}

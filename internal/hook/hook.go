@@ -80,7 +80,7 @@ func (h *handler) answerTo(ctx context.Context) (*Answer, error) {
 			return nil, nil
 		}
 		action, err := h.ran()
-		return nil, errors.Join(err, h.outcome(ctx, action, "skipped"))
+		return nil, errors.Join(err, h.resume(), h.outcome(ctx, action, "skipped"))
 	case PostToolUse, PostToolUseFailure:
 		return h.returned(ctx)
 	case PostToolBatch, PreCompact:
@@ -107,6 +107,10 @@ type handler struct {
 	rejected error
 	// importedBy has the places of the files that memory files import, see isImported. It is nil until it is needed.
 	importedBy map[string]bool
+	// marked has the marks of the session. It is nil until it is needed.
+	marked *marks
+	// began is when the call was permitted, or zero if that is not known.
+	began time.Time
 }
 
 func (h *handler) head(id string) streams.Head {

@@ -256,9 +256,51 @@ func (h *handler) sameCall() (string, error) {
 	return "call-" + pendingName(h.e.Tool+"\x00"+canonical), err
 }
 
-// running stores the action's id until the outcome is reported, because the outcome may come with
-// another id or without one.
+// begun is where and when a command was permitted.
+type begun struct {
+	At     time.Time `json:"at"`
+	Folder string    `json:"folder"`
+}
+
+// begunName returns the name of the file that stores when a call of a shell was permitted, or "" for other calls.
+func (h *handler) begunName() string {
+	if h.e.tool() != "Bash" || h.e.mcp {
+		return ""
+	}
+	key := h.e.Call
+	if key == "" {
+		_, key, _ = h.args()
+	}
+	return "begun-" + placeHash(key)
+}
+
+// resume reads when the call was permitted, and in which folder the shell was then. The event after the call may have
+// the folder to which the line changed.
+func (h *handler) resume() error {
+	var b begun
+	name := h.begunName()
+	if name == "" {
+		return nil
+	}
+	if ok, err := h.st.take(name, &b); err != nil || !ok {
+		return err
+	}
+	h.began = b.At
+	if b.Folder != "" && b.Folder != h.e.CWD {
+		e := *h.e
+		e.CWD, h.e = b.Folder, &e
+	}
+	return nil
+}
+
+// running stores when the call was permitted, and the action's id until the outcome is reported, because the outcome
+// may come with another id or without one.
 func (h *handler) running(a *streams.Action) error {
+	if name := h.begunName(); name != "" {
+		if err := h.st.write(name, begun{time.Now(), h.e.CWD}); err != nil {
+			return err
+		}
+	}
 	name := "call-" + identifier(h.e.Call)
 	switch {
 	case h.e.Call == "":

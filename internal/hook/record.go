@@ -166,6 +166,9 @@ func (h *handler) returned(ctx context.Context) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the hook's state: %w", err)
 	}
+	if err := h.resume(); err != nil {
+		return nil, fmt.Errorf("reading the hook's state: %w", err)
+	}
 	origin := h.origin()
 	if h.e.tool() == "Bash" && !h.e.mcp {
 		line := h.input().Command

@@ -131,6 +131,24 @@ func (s *state) write(name string, v any) error {
 	return err
 }
 
+// extend appends to a file.
+func (s *state) extend(name string, b []byte) error {
+	open := func() (*os.File, error) {
+		return os.OpenFile(filepath.Join(s.dir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	}
+	f, err := open()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = s.make(); err == nil {
+			f, err = open()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
 // take reads and removes a file. Only one of several concurrent processes gets it.
 func (s *state) take(name string, v any) (bool, error) {
 	mine := filepath.Join(s.dir, "taken-"+client.NewID())

@@ -48,6 +48,7 @@ type simple struct {
 	row       int       // after an error of an expansion, a shell goes on with the program of the next row
 	turned    bool      // an earlier turn of its loop may have changed the folder
 	timed     bool      // it is behind time, which is a program to sh
+	behind    bool      // it runs in the background
 	apart     bool      // it has &>: to sh, & ends the program, which then runs in the background with all before it
 	shaky     bool      // it closes a descriptor, copies another one than those of the output and the errors, or has &>
 }
@@ -194,7 +195,10 @@ func (r *reader) stmts(all []*syntax.Stmt) {
 		if s.Background {
 			// zsh runs only the last program of a && b & in the background, and the others in this shell.
 			b, ok := s.Cmd.(*syntax.BinaryCmd)
+			behind := r.at.behind
+			r.at.behind = true
 			r.within(ok && b.Op != syntax.Pipe && b.Op != syntax.PipeAll, func() { r.stmt(s, false) })
+			r.at.behind = behind
 		} else {
 			r.stmt(s, false)
 		}

@@ -272,7 +272,7 @@ func (p *paths) command(c simple) {
 	from := len(p.found)
 	for _, t := range args {
 		p.add(name, t, write)
-		if _, value, ok := strings.Cut(t.text, "="); ok && strings.HasPrefix(t.text, "-") {
+		if _, value, ok := strings.Cut(t.text, "="); ok && (strings.HasPrefix(t.text, "-") || name == "dd") {
 			t.text = value
 			p.add(name, t, write)
 		}
