@@ -309,6 +309,11 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 		if next, ok := sc.digits(start, end, mask); ok {
 			return next
 		}
+		if mask&inColon != 0 {
+			if next, ok := sc.labeled(start, end); ok {
+				return next
+			}
+		}
 	}
 	if (len(tok) >= minSecret || tok[0] == '-') && sc.secret(tok, start) {
 		return end
@@ -329,14 +334,8 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 		sc.span(encSpaced, start, end)
 		return end
 	}
-	for _, f := range finders {
-		if len(tok) < f.min {
-			continue
-		}
-		if value, ok := f.find(tok); ok {
-			sc.keep(f.kind, value)
-			return end
-		}
+	if sc.find(tok) {
+		return end
 	}
 	if len(tok) >= minOpaque && sc.opaque(tok, mask) {
 		return end
@@ -354,6 +353,52 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 		sc.dotted(tok)
 	}
 	return end
+}
+
+// find looks for a carrier that is the whole token.
+func (sc *scanner) find(tok string) bool {
+	for _, f := range finders {
+		if len(tok) < f.min {
+			continue
+		}
+		if value, ok := f.find(tok); ok {
+			sc.keep(f.kind, value)
+			return true
+		}
+	}
+	return false
+}
+
+// maxLabels is the maximum number of labels before a value, as in pay:iban:DE89370400440532013000.
+const maxLabels = 8
+
+// labeled looks for a carrier directly after a label of letters and a colon, as in IBAN:DE89370400440532013000. A label
+// may follow another one. labeled returns where to continue, and false if there is no such carrier.
+func (sc *scanner) labeled(start, end int) (int, bool) {
+	letters, labels := 0, 0
+	for i := start; i < end-1 && labels < maxLabels; i++ {
+		switch c := tokenClass[sc.s[i]]; {
+		case c&inLetters != 0:
+			letters++
+			continue
+		case c == inDash:
+			continue
+		case c != inColon || letters == 0:
+			return 0, false
+		}
+		letters, labels = 0, labels+1
+		mask := uint16(0)
+		for j := i + 1; j < end; j++ {
+			mask |= tokenClass[sc.s[j]]
+		}
+		if next, ok := sc.digits(i+1, end, mask); ok {
+			return next, true
+		}
+		if sc.find(sc.s[i+1 : end]) {
+			return end, true
+		}
+	}
+	return 0, false
 }
 
 // spacedOut reports whether tok is single characters with the same separator between them, as in
