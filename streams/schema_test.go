@@ -61,10 +61,10 @@ func kindDocs(t *testing.T, page []byte) []byte {
 		t.Fatalf("docs/protocol.md has no place for the kinds: it lies between %q and %q", begin, end)
 	}
 	var b bytes.Buffer
-	b.WriteString("| kind | fields besides `id`, `session` |\n|---|---|\n")
+	b.WriteString("| kind | type of its entry | fields besides `id`, `session` |\n|---|---|---|\n")
 	for _, k := range streams.Kinds {
 		about := k.About()
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.TrimSpace("`"+string(k)+"` "+about.Title), about.Fields)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.TrimSpace("`"+string(k)+"` "+about.Title), about.Type, about.Fields)
 	}
 	return slices.Concat(before, begin, b.Bytes(), end, after)
 }

@@ -12,7 +12,7 @@ import (
 
 // Event has the fields that all entries have in common.
 type Event struct {
-	Kind      string    `cel:"kind" doc:"observation, memory, recall, tools, session, decision, action or outcome; belief if a belief is judged again"`
+	Kind      string    `cel:"kind" doc:"the type of the entry, as in the table of kinds in docs/protocol.md: observation, action, …; belief if a belief is judged again"`
 	ID        string    `cel:"id" doc:"the client's id of the event"`
 	Project   string    `cel:"project"`
 	Agent     string    `cel:"agent"`
