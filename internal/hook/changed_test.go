@@ -227,6 +227,8 @@ func TestASearchThatFindsTextFromOutsideReturnsNoDocument(t *testing.T) {
 		{"cat README.md | grep x", "Any line", "document"},
 		{"ls docs", "a.md\nn.md", "document"},
 		{"cat docs/a.md", "Any line", "document"},
+		{"cat docs/**/*.md", "Any line", "tool"},
+		{"cat **/*.md", "Any line", "tool"},
 		{"cd docs && cat a.md", "Any line", "document"},
 		{"pytest docs", "Any line", "document"},
 		{"ls docs && cat README.md", "Any line", "document"},
@@ -237,6 +239,9 @@ func TestASearchThatFindsTextFromOutsideReturnsNoDocument(t *testing.T) {
 		if got := bash(c.line, c.result); string(got) != c.want {
 			t.Errorf("%s: %q is %s", c.line, c.result, got)
 		}
+	}
+	if x.origin("Read", map[string]any{"paths": []string{"docs/**/*.md"}}, "x") != beliefs.OriginTool {
+		t.Error("a pattern of a host that names docs/n.md returns documents")
 	}
 	for _, c := range []struct{ path, result, want string }{
 		{"", "docs/n.md:1:x", "tool"}, {"docs", "docs/a.md:1:x", "document"}, {"docs/n.md", "x", "tool"},

@@ -106,8 +106,16 @@ func (h *handler) documents(pattern string) bool {
 		folder = folder[:strings.LastIndexByte(folder, '/')+1] + "."
 	}
 	files, ok := h.matched(pattern)
-	return ok && len(files) <= maxMatched && h.document(folder) && !upward.MatchString(pattern[len(folder)-1:]) &&
+	return ok && len(files) <= maxMatched && !h.deep(pattern) && h.document(folder) &&
+		!upward.MatchString(pattern[len(folder)-1:]) &&
 		!slices.ContainsFunc(files, func(file string) bool { return !h.document(file) })
+}
+
+// deep reports whether a pattern may name files with text from outside in folders of any depth: zsh and hosts read **/
+// so, and Go does not.
+func (h *handler) deep(pattern string) bool {
+	folder, _, ok := strings.Cut(pattern, "**")
+	return ok && slices.ContainsFunc(h.places(folder[:strings.LastIndexByte(folder, '/')+1]+"."), h.holds)
 }
 
 // prints reports whether a command line prints only text of the project's documents and of its programs.
@@ -209,7 +217,7 @@ func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown
 			named := []string{name}
 			if w.Pattern {
 				all, ok := h.matched(name)
-				if !ok || matched+len(all) > maxMatched {
+				if !ok || h.deep(name) || matched+len(all) > maxMatched {
 					unknown = true
 					continue
 				}
