@@ -113,7 +113,7 @@ func TestAnErasureThatOutlastsTheCommandSaysThatItGoesOn(t *testing.T) {
 	defer cancel()
 	c := &Config{Conn: srv.Connect(), Tell: t.Logf}
 	if err := c.eraseFiles(ctx, new(Record)); !errors.Is(err, context.DeadlineExceeded) ||
-		!strings.Contains(err.Error(), "goes on") {
+		!strings.Contains(err.Error(), "still removes") {
 		t.Errorf("%v", err)
 	}
 }
