@@ -62,7 +62,7 @@ func (m *merger) merge(text []byte) ([]byte, error) {
 		return text, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the trust file %s cannot be read, and is not overwritten, because it may record "+
+		return nil, fmt.Errorf("%s cannot be read as a trust file, and is not overwritten, because it may record "+
 			"handovers of the log's key to a new key: correct it or move it away: %w", ours, err)
 	}
 	handed, elsewhere, err := m.keepOwn(had)
