@@ -52,7 +52,11 @@ func TestUpWithARetentionTrimsByItself(t *testing.T) {
 		t.Errorf("exit %d, the log says of an entry that it does not have: %s", code, out)
 	}
 	up.kill()
-	must(t, data, "audit", "verify", "--offline")
+	// A kill may leave entries in the log that no checkpoint covers yet.
+	if out, code := command(t, data, "audit", "verify", "--offline"); code != 0 &&
+		(code != 3 || !strings.Contains(out, "no checkpoint of this log covers them")) {
+		t.Errorf("exit %d: %s", code, out)
+	}
 }
 
 // With a retention, payloads of old observations expire in the log, and their content expires in the state. Memories,
