@@ -46,23 +46,24 @@ func (h *handler) noteBrought(command string) error {
 	var stays []string
 	if brings {
 		named := h.named(words, command, append(sources, downloads(words)...))
-		changed, ok := h.changed()
-		switch behind := h.goesOn(command); {
-		case behind:
+		changed, known := h.changed()
+		if h.goesOn(command) {
 			stays = named
-		case ok:
-			named = slices.DeleteFunc(named, func(place string) bool { return !h.fresh(place) })
-			fallthrough
-		default:
+		} else {
+			if known {
+				named = slices.DeleteFunc(named, func(place string) bool { return !h.fresh(place) })
+			}
 			outside = append(outside, named...)
 		}
 		outside = append(outside, changed...)
 	}
-	keep := func(places []string) []string {
-		project := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
-		return slices.DeleteFunc(places, func(place string) bool { return place == project || !h.inProject(place, place) })
+	project := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
+	inside := func(places []string) []string {
+		return slices.DeleteFunc(places, func(place string) bool {
+			return place == project || !h.inProject(place, place)
+		})
 	}
-	return errors.Join(h.store(markOutside, keep(outside)), h.store(markStays, keep(stays)))
+	return errors.Join(h.store(markOutside, inside(outside)), h.store(markStays, inside(stays)))
 }
 
 // maxTargets is the maximum number of files that named returns for the files that a line may write into folders. For
@@ -129,6 +130,15 @@ func (h *handler) since(info fs.FileInfo) bool {
 	return ok && !at.Before(h.began.Add(-clockStep)) // the clock of a file system has steps
 }
 
+// changedAt returns when a file, or its name, was last changed, and false if that is not known.
+func changedAt(file string) (time.Time, bool) {
+	info, err := os.Lstat(file)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return changeTime(info)
+}
+
 // fresh reports whether the place is that of a file that has changed since the call was permitted.
 func (h *handler) fresh(place string) bool {
 	info, err := os.Lstat(place)
@@ -140,6 +150,9 @@ func (h *handler) fresh(place string) bool {
 func (h *handler) changed() (places []string, ok bool) {
 	root := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
 	if h.cfg.Read == nil || h.began.IsZero() || root == "" {
+		return nil, false
+	}
+	if _, known := changedAt(root); !known {
 		return nil, false
 	}
 	n, start := 0, time.Now()
@@ -167,7 +180,7 @@ func (h *handler) changed() (places []string, ok bool) {
 		}
 		return nil
 	})
-	if _, known := changeTime(fileInfo(root)); err != nil || !known || n > maxWalked || time.Since(start) > maxWalkTime {
+	if err != nil || n > maxWalked || time.Since(start) > maxWalkTime {
 		return places, false
 	}
 	if len(places) > maxChanged {
@@ -183,18 +196,6 @@ func (h *handler) changed() (places []string, ok bool) {
 	}
 	return places, true
 }
-
-// fileInfo returns what the system says about a file, or an empty value.
-func fileInfo(file string) fs.FileInfo {
-	if info, err := os.Lstat(file); err == nil {
-		return info
-	}
-	return noInfo{}
-}
-
-type noInfo struct{ fs.FileInfo }
-
-func (noInfo) Sys() any { return nil }
 
 // maxCopies is the maximum number of copies of folders in which files are looked up. Further copies count as from
 // outside as a whole.

@@ -307,8 +307,9 @@ func (h *handler) wrote(place string) bool {
 	if err != nil {
 		return false
 	}
-	at, known := changeTime(fileInfo(place))
-	return h.cfg.Read == nil || !known || mark.Size() > int64(len(stillWrites)) || !at.After(mark.ModTime().Add(clockStep))
+	at, known := changedAt(place)
+	return h.cfg.Read == nil || !known || mark.Size() > int64(len(stillWrites)) ||
+		!at.After(mark.ModTime().Add(clockStep))
 }
 
 // userNamed reports whether the user named a file of the home, or a folder above it.
