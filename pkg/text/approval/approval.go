@@ -78,8 +78,8 @@ var (
 	wanted = whole(negation + `|until|unless|if|whether|must|should|needs?|ha(?:s|ve) to|once|pending|before|` +
 		`ensur(?:e|es|ing)|who`)
 	mention = whole(anyApproval + `|(?:allow(?:s|ed)?|permit(?:s|ted)?|waive[sd]?)`)
-	permits = regexp.MustCompile(whole(approving + `|okayed|permit(?:s|ted|ting)?|allow(?:s|ed|ing|ances?)?|waive[srd]?|waiving|` +
-		`exempt[a-z]*|entitle[sd]?|unrestricted`))
+	permits = regexp.MustCompile(whole(approving + `|okayed|permit(?:s|ted|ting)?|allow(?:s|ed|ing|ances?)?|` +
+		`waive[srd]?|waiving|exempt[a-z]*|entitle[sd]?|unrestricted`))
 )
 
 var claims = func() (out []claim) {

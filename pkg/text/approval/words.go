@@ -39,8 +39,11 @@ type step struct {
 
 const matched = -1
 
-// newMachine returns a machine for patterns.
+// newMachine returns a machine for patterns, at most 64.
 func newMachine(patterns []string) *machine {
+	if len(patterns) > 64 {
+		panic("more patterns than search.which has bits")
+	}
 	m := &machine{ids: make(map[string]int32)}
 	for i, p := range patterns {
 		re, err := syntax.Parse(p, syntax.Perl)

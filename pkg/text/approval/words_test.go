@@ -90,8 +90,8 @@ func TestTheMachineFindsTheSameAsPackageRegexp(t *testing.T) {
 		vocabulary = append(vocabulary, w)
 	}
 	slices.Sort(vocabulary)
-	core := strings.Fields("approval approved the no not needed without if any all payments is was user gave has to for of x " +
-		"skip review asking can pre green light sign off automatically must steps permission requires")
+	core := strings.Fields("approval approved the no not needed without if any all payments is was user gave has to for of " +
+		"x skip review asking can pre green light sign off automatically must steps permission requires")
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
 		from := core
