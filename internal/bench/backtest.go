@@ -57,8 +57,8 @@ func (r *BacktestReport) Lines() []Line {
 	}
 }
 
-// with returns a rule set: the shipped packs, all put into the group core, and a further pack that has one rule for each
-// condition.
+// with returns a rule set: the shipped packs, all put into the group core, and a further pack that has one rule for
+// each condition.
 func with(whens ...string) (*rules.Set, error) {
 	ship, err := shippedSet()
 	if err != nil {

@@ -15,7 +15,8 @@ func TestReadingsAreSplitIntoWordsOnce(t *testing.T) {
 	h := newHouse(t, offline(t))
 	const readings = 4
 	for i := range readings {
-		h.read(beliefs.OriginWeb, fmt.Sprint("r", i), strings.Repeat(fmt.Sprintf("page %d says something of no use. ", i), 800))
+		page := fmt.Sprintf("page %d says something of no use. ", i)
+		h.read(beliefs.OriginWeb, fmt.Sprint("r", i), strings.Repeat(page, 800))
 	}
 	for i := range 20 {
 		h.read(beliefs.OriginUser, fmt.Sprint("u", i),

@@ -320,8 +320,8 @@ type RollbackRequest struct {
 	Run *streams.Rollback `json:"run,omitzero"`
 }
 
-// RollbackAnswer is the next part of a preview. If a revision states a belief anew, the preview leaves
-// out the new belief's id, because that id depends on the signed order, and a preview has none.
+// RollbackAnswer is the next part of a preview. If a revision states a belief anew, the preview leaves out the new
+// belief's id, because that id depends on the signed order, and a preview has none.
 type RollbackAnswer struct {
 	Run       streams.Rollback   `json:"run"` // if Last is set, the preview is complete
 	Revisions []beliefs.Revision `json:"revisions"`

@@ -54,8 +54,8 @@ type Found struct {
 	maxExternal int  // max_external of the context policy
 }
 
-// Mark returns the warning to show before a text: that it must not be acted on, if so, and what rules noted about it. It
-// returns "" if there is nothing to warn of.
+// Mark returns the warning to show before a text: that it must not be acted on, if so, and what rules noted about it.
+// It returns "" if there is nothing to warn of.
 func (f *Found) Mark() string {
 	var out []string
 	switch f.Channel {

@@ -70,8 +70,8 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 		return nil
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		return fmt.Errorf("nats-server still removes deleted messages from the files of the streams: run it again later to "+
-			"see whether it has finished: %w", err)
+		return fmt.Errorf("nats-server still removes deleted messages from the files of the streams: run this "+
+			"again later to see whether it has finished: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("removing deleted messages from the files of the streams: %w: run it again", err)

@@ -118,8 +118,8 @@ func TestSmallMessagesThatTakeLongDoNotDelayTheOthers(t *testing.T) {
 	}
 }
 
-// One agent sends hundreds of recalls, each of which may get a large entry, and then another agent sends a proposal. The
-// proposal must wait for few of the recalls.
+// One agent sends hundreds of recalls, each of which may get a large entry, and then another agent sends a proposal.
+// The proposal must wait for few of the recalls.
 func TestManyRecallsOfOneAgentDoNotDelayTheOthers(t *testing.T) {
 	const n, most = 450, 150
 	srv := natstest.Start(t)

@@ -423,7 +423,8 @@ type TrimmedError struct {
 
 func (e *TrimmedError) Error() string {
 	if e.Stage == "" {
-		return fmt.Sprintf("%s was trimmed and begins at %d, but this reader has to continue at %d", e.Stream, e.First, e.From)
+		return fmt.Sprintf("%s was trimmed and begins at %d, but this reader has to continue at %d", e.Stream, e.First,
+			e.From)
 	}
 	return fmt.Sprintf("%s was trimmed and has all entries only from %d on, but stage %s has to continue at %d: it "+
 		"stays silent until its state is restored from a snapshot (lazaret state restore %[3]s)", e.Stream, e.First,

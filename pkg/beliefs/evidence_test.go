@@ -200,8 +200,8 @@ func TestOlderEvidenceWeighsLess(t *testing.T) {
 	strength := func(f beliefs.Freshness) float64 {
 		return beliefs.EvidenceSet{{Source: "a", Quality: beliefs.HumanAssertion, Freshness: f}}.Strength()
 	}
-	if fresh, stale, expired := strength(beliefs.Fresh), strength(beliefs.Stale), strength(beliefs.Expired); fresh <= stale ||
-		stale <= expired || expired <= 0 {
+	fresh, stale, expired := strength(beliefs.Fresh), strength(beliefs.Stale), strength(beliefs.Expired)
+	if fresh <= stale || stale <= expired || expired <= 0 {
 		t.Errorf("strength of fresh evidence %v, stale %v, expired %v", fresh, stale, expired)
 	}
 }

@@ -397,8 +397,8 @@ var taskRunners = text.Set("cargo npm pnpm yarn make just rake gradle poetry uv 
 // and no program that connects to the hosts in its arguments.
 func (d destination) task(line string) bool {
 	words, ok := shell.Words(line)
-	return ok && !shell.Connects(line) && !d.url && d.host != "" && !strings.Contains(d.host, ".") && taskRunners[words[0]] &&
-		slices.Contains(words[1:], d.host)
+	return ok && !shell.Connects(line) && !d.url && d.host != "" && !strings.Contains(d.host, ".") &&
+		taskRunners[words[0]] && slices.Contains(words[1:], d.host)
 }
 
 // denies reports whether the policy denies a destination by name.

@@ -48,8 +48,8 @@ const (
 //
 // The order of the sources does not matter, and an additional source never lowers the score. Grounding reads 16 KiB of
 // the answer and counts the rest as unsupported. It reads 64 KiB of each source. The cost grows with the size of the
-// sources times the number of sentences of the answer, unless an early window has all terms of a sentence that the source
-// has.
+// sources times the number of sentences of the answer, unless an early window has all terms of a sentence that the
+// source has.
 //
 // Grounding compares words, not meaning. A synonym counts as missing. It does not detect swapped figures or a sentence
 // that joins two sources. It knows the negations of a few languages only. A high score says that the words come from
@@ -308,7 +308,8 @@ func (g *grounds) support(s *sentence) {
 	s.best = max(s.best, best)
 }
 
-// score returns the score of a sentence with `hard` hard terms in a window. It never falls if the window has more terms.
+// score returns the score of a sentence with `hard` hard terms in a window. It never falls if the window has more
+// terms.
 func (w *window) score(s *sentence, hard int) float64 {
 	score := min(1, max(0, (float64(w.weight)/float64(s.total)-noRecall)/(fullRecall-noRecall)))
 	if w.hard < hard {

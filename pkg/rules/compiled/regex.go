@@ -20,8 +20,8 @@ const (
 	maxClass = 8
 )
 
-// requirement is a necessary condition for a match: every text that matches the regular expression meets it. Exactly one
-// field is set.
+// requirement is a necessary condition for a match: every text that matches the regular expression meets it. Exactly
+// one field is set.
 type requirement struct {
 	one  []string       // the text contains at least one of these literals
 	all  []*requirement // it meets all of these requirements
