@@ -2,6 +2,7 @@ package hook
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -112,8 +113,16 @@ func (h *handler) named(words []shell.Path, command string, sources []string) (p
 
 // goesOn reports whether a program of the line may still run when the call has returned.
 func (h *handler) goesOn(command string) bool {
-	return shell.Lasts(command) || strings.Contains(string(h.e.Input), `"run_in_background":true`) ||
-		strings.Contains(string(h.e.Response), `"backgroundTaskId":"`)
+	var in struct {
+		Background bool `json:"run_in_background"`
+	}
+	var out struct {
+		Task string `json:"backgroundTaskId"`
+	}
+	// Inputs and responses of other shapes do not have the fields.
+	_ = json.Unmarshal(h.e.Input, &in)
+	_ = json.Unmarshal(h.e.Response, &out)
+	return shell.Lasts(command) || in.Background || out.Task != ""
 }
 
 // Limits on the search for files that a call has changed.
