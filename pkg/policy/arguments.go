@@ -182,7 +182,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 		if !commands {
 			continue
 		}
-		numbers := shell.Connects(v.text)
+		numbers, last, before := shell.Connects(v.text), "", ""
 		for w := range strings.FieldsFuncSeq(v.text, shell.SplitsWords) {
 			if words++; words > maxWords {
 				a.unread = true
@@ -190,6 +190,9 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			}
 			touches(w)
 			w = w[strings.LastIndexByte(w, '@')+1:]
+			if before, last = last, w; before == "sleep" && seconds(w) {
+				continue
+			}
 			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") &&
 				(numbers || !bareNumber(w)) || numbers && len(w) > 7) || innerHosts.hasHost(d.host) ||
 				metaHosts.hasHost(d.host)) {
@@ -252,6 +255,12 @@ func urlHost(u string) string {
 		rest = rest[:i]
 	}
 	return rest
+}
+
+// seconds reports whether s is a number of seconds from 0.1 to 9.9, as in "sleep 0.2". Read as an address, such a number
+// is a public one, or 0.0.0.1 to 0.0.0.9, to which no program can connect.
+func seconds(s string) bool {
+	return len(s) == 3 && s[0] >= '0' && s[0] <= '9' && s[1] == '.' && s[2] >= '1' && s[2] <= '9'
 }
 
 // bareNumber reports whether s has only digits (any number of them), or is a decimal fraction or two numbers with a
