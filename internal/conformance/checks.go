@@ -106,11 +106,21 @@ func (r *runner) rivals(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	alone, err := r.readers(ctx)
+	if err != nil {
+		return "", err
+	}
 	second, err := r.launch("2")
 	if err != nil {
 		return "", err
 	}
 	defer func() { second.kill() }()
+	// Begin when the second process reads the ledger. A program that shares a consumer with the first adds none,
+	// so the wait has an end.
+	_ = wait(ctx, 5*time.Second, func() bool {
+		n, err := r.readers(ctx)
+		return err != nil || n > alone
+	})
 	restarts := 0
 	revive := func() error {
 		for _, x := range []struct {
@@ -145,6 +155,15 @@ func (r *runner) rivals(ctx context.Context) (string, error) {
 		err = revive()
 	}
 	return fmt.Sprintf("%d proposals, %d restarts", n, restarts), err
+}
+
+// readers returns the number of consumers of the ledger.
+func (r *runner) readers(ctx context.Context) (int, error) {
+	st, err := r.js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, fmt.Errorf("counting the consumers of %s: %w", streams.LedgerStream, err)
+	}
+	return st.CachedInfo().State.Consumers, nil
 }
 
 // junk writes entries to the ledger that no version of the pipeline writes, and entries that a later
