@@ -454,8 +454,9 @@ func (f *Fold) executed(e *streams.Entry, r request, o *open, start, end time.Ti
 	return b
 }
 
-// observation returns the span of a tool execution that was not proposed. If the execution was proposed, it stores
-// the result, and the span is made when the outcome arrives or by Due.
+// observation returns the span of a tool execution that was not proposed. If the execution was proposed, observation
+// stores only the tool's result. The span is then made when the outcome's entry arrives, or by Due if none arrives in
+// time.
 func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
 	var x streams.ObservationEntry
 	if err := streams.Unmarshal(e.Body, &x); err != nil {

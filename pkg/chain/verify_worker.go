@@ -53,8 +53,12 @@ func (w *worker) tile(at int64, n int) bool {
 			return false
 		}
 		b, err := w.bundles.it.ValueAndErr()
-		if err != nil || len(b) == 0 {
+		if err != nil {
 			w.v.bad(index, "leaf %d cannot be read: %v", index, err)
+			return false
+		}
+		if len(b) == 0 {
+			w.v.bad(index, "leaf %d is empty in the log's store", index)
 			return false
 		}
 		for ; len(b) > 0; i++ {

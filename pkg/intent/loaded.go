@@ -480,7 +480,8 @@ func (c *change) object(v verb, prep string, from, at int) bool {
 	return false
 }
 
-// swaps reports whether an object names a word and another one for it: "yarn with pnpm", "the line length to 120".
+// swaps reports whether the object of a verb names a thing and its replacement or its new value: "yarn with pnpm",
+// "the line length to 120".
 func swaps(object []string) bool {
 	at := slices.IndexFunc(object, func(w string) bool { return w == "with" || w == "by" || w == "to" || w == "from" })
 	if at > 0 && object[at] == "from" { // "from npm to pnpm"

@@ -172,7 +172,7 @@ func AssembleNote(text, key string, a *Assertion) ([]byte, error) {
 		return nil, errors.Join(errors.New("the key is not a passkey"), err)
 	}
 	if !strings.HasSuffix(text, "\n") || strings.Contains(text, "\n\n") {
-		return nil, errors.New("the text is not a note's text")
+		return nil, errors.New("the text of a note must end with a newline and must have no empty line")
 	}
 	sig, err := a.Encode()
 	if err != nil {

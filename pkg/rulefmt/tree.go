@@ -98,7 +98,7 @@ func readTree(file string, lines []string) (before []remark, dashes bool, root *
 	}
 	root, foot = r.block(head, r.indent(), -1)
 	if r.pos < len(lines) {
-		r.fail("the indentation is not understood here")
+		r.fail("this line is indented less than the first line")
 	}
 	return before, dashes, root, foot, nil
 }
@@ -171,7 +171,7 @@ func (r *reader) block(head []remark, col, parent int) (*block, []remark) {
 		}
 		next := r.indent()
 		if next > col {
-			r.fail("the indentation is not understood here")
+			r.fail("this line is indented deeper than the lines of its block")
 		}
 		if next == col {
 			text = r.lines[r.pos][col:]
@@ -458,7 +458,8 @@ func (r *reader) plain(at, parent int) *value {
 		r.indent()
 		text = strings.TrimLeft(r.lines[next], " ")
 		if _, _, ok := splitKey(text); ok || isDash(text) {
-			r.fail("the indentation is not understood here")
+			r.fail("this line continues the value above it, but has the form of a key or an item: correct its indentation, or " +
+				"quote the value")
 		}
 	}
 }

@@ -322,11 +322,12 @@ func (c *checks) stages(s *status.Snapshot) {
 			c.add(x.Stage, errors.New("no auditor reports its progress: none runs, or an earlier version made its credential "+
 				"(then remove the credential from creds/ and start again)"), "")
 		case x.Since > metrics.ReadyLag || strings.HasPrefix(x.Stage, streams.StageIngest) || x.Stage == streams.StageArbiter:
-			c.add(x.Stage, fmt.Errorf("no process answers; the stage's last ledger entry is %d, %d before the end: the stage "+
-				"does not run, or an earlier version made its credential", x.Last, x.Since), "")
+			c.add(x.Stage, fmt.Errorf("no process answers; the stage's last ledger entry is %d, %d messages before the "+
+				"end of the ledger: the stage does not run, or its credential is of an earlier version and does not let it "+
+				"answer (then remove the credential from creds/ and start again)", x.Last, x.Since), "")
 		default:
-			c.add(x.Stage, nil, "no process answers, as is usual for third parties' groups; last ledger entry %d, %d before "+
-				"the end",
+			c.add(x.Stage, nil, "no process answers, as is usual for third parties' groups; last ledger entry %d, %d messages "+
+				"before the end of the ledger",
 				x.Last, x.Since)
 		}
 	}
