@@ -313,9 +313,8 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if objection != nil {
-		return "", fmt.Errorf("an action to %s was %s before a kill, but after it: %w: also process the "+
-			"entries before the cursor",
-			target, before, objection)
+		return "", fmt.Errorf("before the group was killed, an action to %s was %s; after its restart, %w: at a "+
+			"start, rebuild the state from the entries before the cursor too", target, before, objection)
 	}
 	return fmt.Sprintf("%s, one to its address %s, and %s after a kill", note, before, after), nil
 }

@@ -49,7 +49,7 @@ func TestTheCheckerFindsEachFault(t *testing.T) {
 		{"no-fence", "two processes", "2 assessments: entries"},
 		{"dies", "skips invalid", "exited before it was killed"},
 		{"deaf", "can make verdicts stricter", "the group answered allow"},
-		{"forgets", "can make verdicts stricter", "after it"},
+		{"forgets", "can make verdicts stricter", "after its restart"},
 		{"form", "well-formed", "draw 16 random bytes"},
 	} {
 		t.Run(c.fault, func(t *testing.T) {

@@ -297,11 +297,12 @@ func (h *handler) noted(prefix, place string) bool {
 	return err == nil
 }
 
-// stillWrites is the mark of a file to which a program of the project may still write when the call has returned.
+// stillWrites is stored for a file to which a program that a tool call started may still write when the call has
+// returned.
 const stillWrites = "still writes"
 
-// wrote reports whether a command of the session wrote text of the project to a file, and the file has not changed
-// since.
+// wrote reports whether a command of the session wrote text to a file, all of it from the project's own files and
+// programs, and the file has not changed since.
 func (h *handler) wrote(place string) bool {
 	mark, err := os.Stat(filepath.Join(h.st.dir, writtenPrefix+placeHash(place)))
 	if err != nil {

@@ -22,5 +22,5 @@ func placesSeen(h streams.EntryHead) []string {
 	return out
 }
 
-// seenFrom reports whether an event may see a belief.
+// seenFrom reports whether the namespace of an entry may see a belief.
 func seenFrom(h streams.EntryHead, r *record) bool { return h.Namespace().Sees(r.Ref.Namespace) }

@@ -142,8 +142,8 @@ func ParseTrust(name string, src []byte) (*Trust, error) {
 func (t *Trust) Add(p Pin) error {
 	p.Key = strings.TrimSpace(p.Key)
 	if strings.HasPrefix(p.Key, privatePrefix) {
-		return fmt.Errorf("%w: this is a private key: pin its public half, and replace it if others could have read it "+
-			"here", ErrBadKey)
+		return fmt.Errorf("%w: this is a private key: pin its public key instead; if others could have read the private "+
+			"key where you entered it, make a new key", ErrBadKey)
 	}
 	v, passkey, err := newVerifier(p.Key)
 	if err != nil {
