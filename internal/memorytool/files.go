@@ -114,14 +114,34 @@ func (d *folder) parents(name string) error {
 	return nil
 }
 
-// room returns an error if the folder already has maxEntries files and folders.
-func (d *folder) room() error {
-	n := 0
+// room returns an error if the folder would have more than maxEntries files and folders with a new entry at name. Those
+// parents of name that do not exist count too. moved says that the entry exists already, under another name.
+func (d *folder) room(name string, moved bool) error {
+	added := 0
+	if !moved {
+		added = 1
+	}
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if _, err := d.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			added++
+		}
+	}
+	n := -1 // without the root
 	err := fs.WalkDir(d.FS(), ".", func(string, fs.DirEntry, error) error { n++; return nil })
-	if n > maxEntries {
-		return failf("Error: there are %d files and directories already: delete some", n)
+	if added > 0 && n+added > maxEntries {
+		return failf("Error: there are %d files and directories already, and at most %d are allowed: delete some", n,
+			maxEntries)
 	}
 	return err
+}
+
+// depth returns the number of parts of the longest name at or below name.
+func (d *folder) depth(name string) (n int) {
+	_ = fs.WalkDir(d.FS(), name, func(p string, _ fs.DirEntry, err error) error {
+		n = max(n, strings.Count(p, "/")+1)
+		return nil
+	})
+	return n
 }
 
 // write replaces a file atomically.

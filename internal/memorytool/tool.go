@@ -250,6 +250,12 @@ func (t *Tool) rename(ctx context.Context, d *folder, in *Input) (*Result, error
 		if strings.HasPrefix(to, from+"/") {
 			return failf("Error: The destination %s lies in %s", in.NewPath, in.OldPath)
 		}
+		if d.depth(from)-strings.Count(from, "/")+strings.Count(to, "/") > maxDepth {
+			return failf("Error: A path in %s would have more than %d parts", in.NewPath, maxDepth)
+		}
+		if err := d.room(to, true); err != nil {
+			return err
+		}
 		return d.parents(to)
 	}
 	if err := check(); err != nil {
@@ -288,7 +294,7 @@ func (t *Tool) write(ctx context.Context, d *folder, name string, before *string
 	}
 	res, err := t.propose(ctx, name, words, was, func() (*Result, error) {
 		if before == nil {
-			if err := d.room(); err != nil {
+			if err := d.room(name, false); err != nil {
 				return nil, err
 			}
 		}

@@ -2,6 +2,7 @@ package memorytool
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,5 +99,55 @@ func TestEachChangeIsAProposalAlsoIfItWasMadeBefore(t *testing.T) {
 	}
 	if len(j.ids) != len(in) {
 		t.Errorf("%d changes were %d proposals", len(in), len(j.ids))
+	}
+}
+
+// A rename makes the folders of its destination. They count as other folders do, and no path becomes longer than one
+// that a call may name.
+func TestRenamesKeepTheLimitsOfFolders(t *testing.T) {
+	dir := t.TempDir()
+	tool := &Tool{Judge: &allowing{meanwhile{func() error { return nil }}, map[string]bool{}}, Dir: dir,
+		Held: memgate.Held(t.TempDir()), Lock: new(sync.Mutex)}
+	call := func(in *Input) *Result {
+		t.Helper()
+		res, err := tool.Call(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	for i := range maxEntries - 2 {
+		if err := os.Mkdir(filepath.Join(dir, fmt.Sprint("empty", i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res := call(&Input{Command: "create", Path: "/memories/a", Text: "x"}); res.IsError {
+		t.Fatal(res.Content)
+	}
+	for _, in := range []*Input{{Command: "rename", OldPath: "/memories/a", NewPath: "/memories/b/c/a"},
+		{Command: "create", Path: "/memories/b/a", Text: "x"}} {
+		if res := call(in); !res.IsError || !strings.Contains(res.Content, "at most 512") {
+			t.Errorf("%s to a folder beyond the limit: %+v", in.Command, res)
+		}
+	}
+	for _, to := range []string{"/memories/b", "/memories/c/b"} {
+		if res := call(&Input{Command: "rename", OldPath: "/memories/a", NewPath: to}); res.IsError {
+			t.Errorf("a rename within the limit: %+v", res)
+		}
+		if res := call(&Input{Command: "rename", OldPath: to, NewPath: "/memories/a"}); res.IsError {
+			t.Errorf("a rename within the limit: %+v", res)
+		}
+	}
+	for _, name := range []string{"1/2/3/4/5", "empty1/x/y/z"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res := call(&Input{Command: "rename", OldPath: "/memories/1", NewPath: "/memories/empty1/x/y/z/1"}); !res.IsError ||
+		!strings.Contains(res.Content, "more than 8 parts") {
+		t.Errorf("a rename to a longer path: %+v", res)
+	}
+	if res := call(&Input{Command: "rename", OldPath: "/memories/1/2", NewPath: "/memories/empty1/x/2"}); res.IsError {
+		t.Errorf("a rename to a path of the same length: %+v", res)
 	}
 }
