@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -71,20 +70,20 @@ func words(method string, m *jsonrpc.Response) (out []string) {
 	}
 	switch {
 	case method == "initialize" || method == "server/discover":
-		if v, _ := r["protocolVersion"].(string); content.Identifier(v) {
-			delete(r, "protocolVersion")
+		if v, _ := r.get("protocolVersion").(string); content.Identifier(v) {
+			r.remove("protocolVersion")
 		}
-		if instructions, ok := r["instructions"].(string); ok {
-			delete(r, "instructions")
+		if instructions, ok := r.get("instructions").(string); ok {
+			r.remove("instructions")
 			out = together([]string{instructions})
 		}
 	case method == "resources/read":
-		contents, _ := r["contents"].([]any)
+		contents, _ := r.get("contents").([]any)
 		for _, c := range contents {
 			out = append(out, together(walk(nil, "", c, false))...)
 		}
 		if contents != nil {
-			delete(r, "contents")
+			r.remove("contents")
 		}
 	}
 	return append(out, together(walk(nil, "", r, false))...)
@@ -96,10 +95,10 @@ const serverInfo = "io.modelcontextprotocol/serverInfo"
 
 // withoutServerInfo decodes a result and removes its serverInfo. The serverInfo is left out because recordServerInfo
 // records it.
-func withoutServerInfo(result json.RawMessage) (map[string]any, bool) {
-	r, ok := decoded(result).(map[string]any)
-	if meta, _ := r["_meta"].(map[string]any); meta != nil {
-		delete(meta, serverInfo)
+func withoutServerInfo(result json.RawMessage) (*object, bool) {
+	r, ok := decoded(result).(*object)
+	if meta, ok := r.get("_meta").(*object); ok {
+		meta.remove(serverInfo)
 	}
 	return r, ok
 }
@@ -288,51 +287,140 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 		return joined("", content.All(result)) // the result does not have a form that is known
 	}
 	var out []streams.Block
-	var more []string // all other text
-	blocks, _ := rest["content"].([]any)
+	var more []string // all other text of the blocks
+	blocks, _ := rest.get("content").([]any)
 	for _, b := range blocks {
-		c, _ := b.(map[string]any)
-		kind, _ := c["type"].(string)
-		if t, ok := c["text"].(string); ok && kind == "text" {
+		c, _ := b.(*object)
+		kind, _ := c.get("type").(string)
+		if t, ok := c.get("text").(string); ok && kind == "text" {
 			out = append(out, streams.Block{Text: t})
-			delete(c, "text")
+			c.remove("text")
 			more = walk(more, "", c, false)
 			continue
 		}
 		out = append(out, joined(streams.Clip(kind, 64), walk(nil, "", b, false))...)
 	}
 	if blocks != nil {
-		delete(rest, "content")
+		rest.remove("content")
 	}
-	said := make(map[string]bool)
-	for _, b := range out {
-		said[b.Text] = true
+	if beside := walk(nil, "", rest, false); !repeats(out, beside) {
+		more = append(more, beside...)
+	}
+	if !slices.ContainsFunc(more, undefined) {
+		return out // nothing is left except names of fields that the protocol defines
+	}
+	return append(out, joined("structured", more)...)
+}
+
+// repeats reports whether blocks have all words of the structured content in the same order. The structured content
+// often repeats the text of the blocks, or the strings in their JSON. In another order, the same words may say something
+// else.
+func repeats(blocks []streams.Block, words []string) bool {
+	var told []string
+	for _, b := range blocks {
+		told = append(told, b.Text)
 		if !jsontext.Value(b.Text).IsValid() {
 			continue
 		}
 		for _, w := range content.All(json.RawMessage(b.Text)) {
-			said[w] = strings.Contains(b.Text, w) // the structured content may contain the text again, as JSON
+			if strings.Contains(b.Text, w) { // it is not escaped
+				told = append(told, w)
+			}
 		}
 	}
-	fresh := slices.DeleteFunc(walk(more, "", rest, false), func(w string) bool { return said[w] })
-	if !slices.ContainsFunc(fresh, func(w string) bool { return undefined(w) && w != "result" }) {
-		return out // nothing is left except names of fields that the protocol defines
+	for _, w := range words {
+		if !undefined(w) || w == "result" { // some servers put a text into an object with this name
+			continue
+		}
+		i := slices.Index(told, w)
+		if i < 0 {
+			return false
+		}
+		told = told[i+1:]
 	}
-	return append(out, joined("structured", fresh)...)
+	return true
 }
 
 // plain are values that the protocol defines. They are not recorded.
 var plain = text.Set(`assistant system user text image audio resource resource_link tool_use tool_result complete
 	input_required private public debug info notice warning error critical alert emergency`)
 
-// decoded returns a JSON value in which numbers are as written. If the JSON is malformed, it returns nil.
-func decoded(raw json.RawMessage) (v any) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if d.Decode(&v) != nil {
+// object is a JSON object with its members in the order in which they are written. A model reads them in this order.
+type object struct{ members []member }
+
+type member struct {
+	name  string
+	value any
+}
+
+// get returns the value of a member. It returns nil if there is no such member, or no object.
+func (o *object) get(name string) any {
+	if o != nil {
+		for _, m := range o.members {
+			if m.name == name {
+				return m.value
+			}
+		}
+	}
+	return nil
+}
+
+// remove removes a member, if the object has it.
+func (o *object) remove(name string) {
+	o.members = slices.DeleteFunc(o.members, func(m member) bool { return m.name == name })
+}
+
+// decoded returns a JSON value: a *object, a []any, a string, a number as it is written, or another value. If the JSON
+// is malformed, it returns nil.
+func decoded(raw json.RawMessage) any {
+	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	v, err := readValue(d)
+	if err != nil {
 		return nil
 	}
 	return v
+}
+
+func readValue(d *jsontext.Decoder) (any, error) {
+	t, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch t.Kind() {
+	case '"':
+		return t.String(), nil
+	case '0':
+		return json.Number(t.String()), nil
+	case 't', 'f':
+		return t.Bool(), nil
+	case '[':
+		list := []any{}
+		for d.PeekKind() != ']' {
+			v, err := readValue(d)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err = d.ReadToken()
+		return list, err
+	case '{':
+		o := new(object)
+		for d.PeekKind() != '}' {
+			name, err := d.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			m := member{name: name.String()}
+			if m.value, err = readValue(d); err != nil {
+				return nil, err
+			}
+			o.members = append(o.members, m)
+		}
+		_, err = d.ReadToken()
+		return o, err
+	}
+	return nil, nil
 }
 
 // spoken returns the texts in a part of a message that a model may read; see walk.
@@ -340,7 +428,8 @@ func spoken(raw json.RawMessage) []string { return walk(nil, "", decoded(raw), f
 
 // walk appends to out what a model may read in a value: all strings, the names that the protocol does not define, and
 // numbers under such names. name is the name of the value. If all is set, each name is treated as one that the protocol
-// does not define. Base64 data is replaced by a description.
+// does not define. In blocks and resources, base64 data is replaced by a description. Elsewhere it is recorded as
+// written, because a model may read it as text there.
 func walk(out []string, name string, v any, all bool) []string {
 	switch v := v.(type) {
 	case string:
@@ -356,42 +445,43 @@ func walk(out []string, name string, v any, all bool) []string {
 		for _, x := range v {
 			out = walk(out, name, x, all)
 		}
-	case map[string]any:
-		note := strip(v)
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if all || undefined(k) {
-				out = append(out, k)
+	case *object:
+		data, note := described(v)
+		for _, m := range v.members {
+			if all || undefined(m.name) {
+				out = append(out, m.name)
 			}
-			out = walk(out, k, v[k], all || undefined(k) || free[k])
+			if m.name != data || all {
+				out = walk(out, m.name, m.value, all || undefined(m.name) || free[m.name])
+			}
 		}
 		out = append(out, note...)
 	}
 	return out
 }
 
-// strip removes the base64 data from a block or a resource. It returns a description of the data and, if the data is
-// text, the text.
-func strip(c map[string]any) (out []string) {
-	k := "blob"
-	if c["type"] == "image" || c["type"] == "audio" {
-		k = "data"
+// described returns the name of that member of a block or a resource which has base64 data, and a description of the
+// data. If the data is text, the description has the text too. If there is no such member, described returns "".
+func described(c *object) (name string, note []string) {
+	name = "blob"
+	if kind := c.get("type"); kind == "image" || kind == "audio" {
+		name = "data"
 	}
-	s, ok := c[k].(string)
+	s, ok := c.get(name).(string)
 	if !ok {
-		return nil
+		return "", nil
 	}
 	b, err := decodeBase64(s)
 	if err != nil {
-		return nil // recorded as written
+		return "", nil // recorded as written
 	}
-	delete(c, k)
 	sum := sha256.Sum256([]byte(s))
-	out = append(out, fmt.Sprintf("%d bytes in base64, sha256:%s", len(s), hex.EncodeToString(sum[:])))
-	kind, _ := c["mimeType"].(string)
+	note = append(note, fmt.Sprintf("%d bytes in base64, sha256:%s", len(s), hex.EncodeToString(sum[:])))
+	kind, _ := c.get("mimeType").(string)
 	if text := asText(b, kind); strings.TrimSpace(text) != "" {
-		out = append(out, text)
+		note = append(note, text)
 	}
-	return out
+	return name, note
 }
 
 // decodeBase64 decodes the standard and the URL alphabet, with or without padding and line breaks.

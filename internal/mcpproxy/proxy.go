@@ -354,9 +354,12 @@ func (p *Proxy) wordsOf(m *jsonrpc.Request) []string {
 // withoutSubscription removes the id of a subscription from the params of a notification, if it is the id of an open
 // request of the client: then the client chose it, and it is no text of the server. It changes params.
 func (p *Proxy) withoutSubscription(params any) any {
-	all, _ := params.(map[string]any)
-	meta, _ := all["_meta"].(map[string]any)
-	raw, err := json.Marshal(meta[mcp.MetaKeySubscriptionID])
+	all, _ := params.(*object)
+	meta, ok := all.get("_meta").(*object)
+	if !ok {
+		return params
+	}
+	raw, err := json.Marshal(meta.get(mcp.MetaKeySubscriptionID))
 	if err != nil {
 		return params
 	}
@@ -367,10 +370,10 @@ func (p *Proxy) withoutSubscription(params any) any {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls[id] != nil {
-		delete(meta, mcp.MetaKeySubscriptionID)
+		meta.remove(mcp.MetaKeySubscriptionID)
 	}
-	if len(meta) == 0 {
-		delete(all, "_meta")
+	if len(meta.members) == 0 {
+		all.remove("_meta")
 	}
 	return params
 }
