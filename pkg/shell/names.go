@@ -168,7 +168,9 @@ var assigners = set(`for set export declare typeset local readonly read mapfile 
 
 // harmless are variables with upper-case names that do not change the acts of a program that only looks at files.
 var harmless = set(`FILE OUT DIR MSG VERSION NAME CI LANG LC_ALL TZ NODE_ENV CGO_ENABLED GOFLAGS NO_COLOR FORCE_COLOR
-	GOOS GOARCH GOMAXPROCS RUST_BACKTRACE CARGO_TERM_COLOR PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED`)
+	GOOS GOARCH GOMAXPROCS RUST_BACKTRACE CARGO_TERM_COLOR PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED
+	FOO BAR BAZ DEBUG VERBOSE LOG_LEVEL UPDATE UPDATE_GOLDEN UPDATE_SNAPSHOTS HEADLESS GOGC GOTRACEBACK GOARM GOAMD64
+	RUST_LOG CARGO_INCREMENTAL CLICOLOR PYTHONUTF8 PYTHONFAULTHANDLER`)
 
 // assignments records the variables that commands set. A variable with upper-case letters in its name sets strange
 // unless it is one of harmless, because programs may read it as a setting.

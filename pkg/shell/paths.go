@@ -153,7 +153,7 @@ var (
 	// placing are the builders that make files and folders with names of the line.
 	placing = set("cp mv sed mkdir touch")
 	// removing are words of builders with which they may remove a folder of the project.
-	removing = set("mv checkout switch stash --")
+	removing = set("mv checkout switch stash merge rebase --")
 	// builtFolder matches the path of a folder that builds make, and may remove before they fail.
 	builtFolder = regexp.MustCompile(`(?i)(^|/)(build|dist|out|output|target|bin|obj|lib|tmp|temp|node_modules|vendor|` +
 		`coverage|public|site|\.[^/.][^/]*)(/|$)`)

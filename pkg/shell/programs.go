@@ -133,18 +133,29 @@ var targets = set(`all clean build compile test tests check checks lint fmt form
 // operand.
 func written(s string) bool { return own(strings.TrimPrefix(s, "/tmp/")) && !started(s) }
 
+// ownBranch reports whether s is the name of a branch that is probably of the repository itself: origin and upstream
+// are usual names of remotes, and names such as FETCH_HEAD those of commits from them.
+func ownBranch(s string) bool {
+	first, _, folder := strings.Cut(strings.ToLower(s), "/")
+	return plainName(s) && !strings.HasSuffix(first, "head") && first != "origin" && first != "upstream" &&
+		(!folder || branchFolders[first])
+}
+
+var branchFolders = set("feature features feat fix bugfix hotfix chore docs refactor test tests perf ci build wip release")
+
 // builders are programs that build or test, and programs that write in the folder, with their permitted options.
 var builders = map[string]*options{
 	"mkdir": {short: "pv", operand: written},
 	"touch": {short: "acm", operand: written},
-	"cp":    {short: "aRrpvnuifTdLP", operand: written},
-	"mv":    {short: "vnuif", operand: written},
+	"cp":    {short: "aRrpvnuifTdLP", operand: written, patterns: true},
+	"mv":    {short: "vnuif", operand: written, patterns: true},
 	"tee":   {short: "a", operand: written},
-	"sed":   {short: "nErszi;", long: set("in-place"), script: plainSed, operand: written},
+	"sed": {short: "nErszi;", long: set("in-place"), script: plainSed, operand: written,
+		patterns: true},
 	"make": {short: "ksBnij0123456789", long: set("jobs keep-going silent quiet dry-run always-make"),
 		operand: func(s string) bool { return targets[s] || strings.Trim(s, "0123456789") == "" }},
-	"gofmt":     {long: set("l w d s e")},
-	"goimports": {long: set("l w d e")},
+	"gofmt":     {long: set("l w d s e"), patterns: true},
+	"goimports": {long: set("l w d e"), patterns: true},
 	"isort":     {short: "cqv", long: set("check check-only diff quiet verbose")},
 	"coverage": {short: "m:", first: set("run report combine"), some: true, operand: own,
 		checked: map[string]func(string) bool{"m": func(s string) bool { return s == "pytest" || s == "unittest" }}},
@@ -175,7 +186,12 @@ var builders = map[string]*options{
 
 // modules are the builders that Python runs with -m.
 var modules = map[string]*options{"pytest": builders["pytest"], "mypy": builders["mypy"], "ruff": builders["ruff"],
-	"black": builders["black"], "flake8": builders["flake8"], "unittest": {short: "vqfbck:", operand: own}}
+	"black": builders["black"], "flake8": builders["flake8"], "unittest": unittest}
+
+// unittest are the arguments of Python's unittest, which has the options -s, -p and -t behind discover.
+var unittest = &options{short: "vqfbck:s:p:t:", operand: own, own: set("start-directory top-level-directory"),
+	long: set("verbose quiet failfast buffer catch locals"), values: set("pattern"),
+	checked: map[string]func(string) bool{"s": ownFile, "t": ownFile}}
 
 // packages are programs that run a script of a package. The words after -- become arguments of the script. toScript are
 // the permitted ones: arguments of test runners and linters.
@@ -221,6 +237,10 @@ var buildersBy = func() map[string]map[string]*options {
 				first: set("push save list show apply pop")},
 			"restore": {short: "Sq", long: set("staged quiet"), need: []string{"--staged", "-S"}},
 			"mv":      {short: "knv", long: set("verbose dry-run"), operand: written},
+			// Neither discards changes that are not committed. Without a name, the branch is that of a remote. The option --exec of rebase runs programs.
+			"merge": {short: "nqvm:", some: true, operand: ownBranch, long: set(`ff no-ff ff-only squash no-squash commit
+				no-commit no-edit stat no-stat quiet verbose`)},
+			"rebase": {short: "nqv", some: true, operand: ownBranch, long: set("quiet verbose stat no-stat autostash")},
 		},
 		"go": {"version": {}, "doc": {long: set("all short u src c cmd")}, "env": {some: true, operand: func(s string) bool {
 			return strings.ToUpper(s) == s && !strings.Contains(s, "=")

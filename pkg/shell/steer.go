@@ -40,7 +40,7 @@ func steers(c simple) bool {
 	case name == evaluating: // it may set variables
 		return slices.ContainsFunc(args, func(t token) bool { return !literal(t) })
 	case steering[name]:
-		return !looks(wordsOf(words))
+		return !looks(wordsOf(words)) && !activates(words)
 	case name == "set":
 		return slices.ContainsFunc(args, func(t token) bool { return !literal(t) || !harmlessSet.MatchString(t.text) })
 	case name == "for":
