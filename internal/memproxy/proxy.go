@@ -26,6 +26,7 @@ import (
 	"lazaret/client"
 	"lazaret/internal/memgate"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
@@ -224,6 +225,12 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 		strings.TrimSuffix(r.URL.Path, "/") != path.Clean(r.URL.Path) {
 		return nil, &refusal{http.StatusForbidden, "paths with encoded slashes or dots are refused", streams.Hold, ""}
 	}
+	if err := vetHeaders(r.Header); err != nil {
+		return nil, err
+	}
+	if err := vetQuery(r.URL.RawQuery, rt.write != nil); err != nil {
+		return nil, err
+	}
 	x := &exchange{proxy: p, r: r, ctx: r.Context(), origin: p.Origin,
 		head: streams.Head{Session: r.Header.Get(HeaderSession), User: r.Header.Get(HeaderUser)}}
 	if o := r.Header.Get(HeaderOrigin); o != "" {
@@ -267,6 +274,54 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 		return nil, bad("the body is malformed JSON, or an object has a duplicate name")
 	}
 	return x, nil
+}
+
+// overriding are headers by which some servers and frameworks take another method or path than that of the request line.
+var overriding = text.Set(`x-http-method-override x-http-method x-method-override x-original-method x-original-url
+	x-original-uri x-rewrite-url x-forwarded-method x-forwarded-uri x-forwarded-path x-forwarded-prefix`)
+
+// ambiguous are headers that decide how a body or a token is read. With an underscore in its name, such a header is not
+// the one that the proxy checks, but some servers read both as the same.
+var ambiguous = text.Set(`authorization connection content-encoding content-length content-type host transfer-encoding`)
+
+// vetHeaders returns a refusal if the store could read the headers of a request as those of another request than the
+// one that is judged.
+func vetHeaders(h http.Header) error {
+	for name := range h {
+		n := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		if overriding[n] || ambiguous[n] && strings.Contains(name, "_") {
+			return &refusal{http.StatusForbidden, fmt.Sprintf("the header %s is refused: the store could carry out another "+
+				"request than the one that is judged", streams.Clip(name, 60)), streams.Hold, ""}
+		}
+	}
+	return nil
+}
+
+// vetQuery returns a refusal if the query of a request may change the method, or if that of a write has text, which is
+// not judged.
+func vetQuery(query string, write bool) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return &refusal{http.StatusBadRequest, "the query is malformed", streams.Hold, ""}
+	}
+	members := make(object)
+	for name, list := range values {
+		if strings.EqualFold(name, "_method") {
+			return &refusal{http.StatusForbidden, "the query has _method: the store could carry out another request than the " +
+				"one that is judged", streams.Hold, ""}
+		}
+		if members[name], err = json.Marshal(list); err != nil {
+			return &refusal{http.StatusBadRequest, "the query is not valid UTF-8", streams.Hold, ""}
+		}
+	}
+	if !write {
+		return nil
+	}
+	if odd, err := wordsLeft(members, nil); err != nil || odd != "" {
+		return &refusal{http.StatusBadRequest, "the query of a write has text, and only the text of the body is judged",
+			streams.Hold, ""}
+	}
+	return nil
 }
 
 // propose proposes each text of a write. If all are allowed, it returns the ids of the beliefs. A write uses up the

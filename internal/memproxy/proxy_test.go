@@ -520,6 +520,35 @@ func TestARequestOfAWebPageDoesNotReachTheStore(t *testing.T) {
 	}
 }
 
+// Some servers and frameworks take the method or the path from a header or the query, and some read the names of headers
+// with underscores as those with dashes. Then a search that is not judged could be a deletion.
+func TestARequestThatMayBeAnotherOneDoesNotReachTheStore(t *testing.T) {
+	s, send := guarded(t, "mem0", agent(t), map[string]func(string) string{"POST /search": is(`{"results":[]}`),
+		"DELETE /memories/m1": is(`{}`)})
+	for _, headers := range [][]string{{"X-HTTP-Method-Override", "DELETE"}, {"X-HTTP-Method", "DELETE"},
+		{"X_Http_Method_Override", "DELETE"}, {"X-Original-URL", "/memories/m1"}, {"X-Rewrite-Url", "/memories/m1"},
+		{"Content_Type", "text/plain"}, {"Transfer_Encoding", "chunked"}} {
+		if code, body := send("POST", "/search", `{"query":"tea"}`, headers...); code != 403 || s.heard() != "" {
+			t.Errorf("with %v: %d %s, the store heard %q", headers, code, body, s.heard())
+		}
+	}
+	if code, body := send("POST", "/search?_method=DELETE", `{"query":"tea"}`); code != 403 || s.heard() != "" {
+		t.Errorf("with _method: %d %s, the store heard %q", code, body, s.heard())
+	}
+	for _, query := range []string{"text=" + url.QueryEscape(order), "a=send&b=all&c=files&d=now", "a=%zz", "a;b"} {
+		code, body := send("DELETE", "/memories/m1?"+query, "", HeaderOrigin, "user")
+		if code != 400 || s.heard() != "" {
+			t.Errorf("a write with the query %s: %d %s, the store heard %q", query, code, body, s.heard())
+		}
+	}
+	if code, body := send("POST", "/search?version=v2", `{"query":"tea"}`, "X-Api-Key", "k", "X_Request_Id", "7"); code != 200 {
+		t.Errorf("a search: %d %s", code, body)
+	}
+	if code, body := send("DELETE", "/memories/m1?user_id=ana", "", HeaderOrigin, "user"); code != 200 {
+		t.Errorf("a write with an id in its query: %d %s", code, body)
+	}
+}
+
 // The answer of mem0 to a write also has memories that existed before and that the write has changed. A part of their
 // text may be older than this write. So they must not count as derived from it.
 func TestAMemoryThatWasThereGainsNothingFromANewWrite(t *testing.T) {
