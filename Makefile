@@ -60,7 +60,7 @@ endif
 
 # Tests of more than some seconds are shorter in a quick run, or left out: those that ask for testing.Short(),
 # and those of internal/e2e that begin with long(t). A long run takes them whole.
-IN_LONG    := testing[.]Short|malformed[.]Requests|= times[(]t,|^	long[(]t[)]
+IN_LONG    := testing[.]Short|malformed[.]Requests|proptest[.](Times|CheckLess)[(]t,|^	long[(]t[)]
 LONG_TESTS := grep -rlE --include=*_test.go '$(IN_LONG)' client cmd internal pkg | xargs awk '/^func /{n=$$2; sub("[(].*","",n)} \
 	n~/^Test/ && n!="TestMain" && /$(IN_LONG)/{d=FILENAME; sub("/[^/]*$$","",d); print "./" d, n}'
 
@@ -107,6 +107,7 @@ test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME
 	LAZARET_KILL_EVENTS=20000 $(GO) test ./internal/e2e -run 'Killing|AlwaysHeld|Standby' -count=5 -timeout 60m
 	LAZARET_PROPOSALS=2000 $(GO) test ./internal/e2e -run 'KillingArbiterAnd' -count=5 -timeout 60m
 	LAZARET_BENCH=1 $(GO) test ./internal/e2e -run 'TestAHookIsFast' -v
+	LAZARET_HISTORIES=10000 $(GO) test ./internal/ingest -run 'NoHistory' -timeout 60m
 	LAZARET_MODEL=full $(GO) test ./internal/arbiter -run 'TestTheBarrierHolds' -timeout 120m
 	LAZARET_ATTACKS=10000 LAZARET_CRASHES=5000 $(GO) test ./pkg/chain -run 'Attack|Crash' -timeout 60m
 	$(GO) test -race ./internal/... -timeout 60m

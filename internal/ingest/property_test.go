@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lazaret/internal/activation"
+	"lazaret/internal/proptest"
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
@@ -231,9 +232,9 @@ func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]recor
 	}
 }
 
-// TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt runs 10,000 random histories. The model's
-// promises hold after every event. The process may die at any point. The state rebuilt from the
-// ledger alone is then equal, byte for byte, and the history continues with it.
+// TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt runs random histories. The model's promises hold after every event.
+// The process may die at any point. The state rebuilt from the ledger alone is then equal, byte for byte, and the
+// history continues with it.
 func TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt(t *testing.T) {
 	base := stage.NewMemState(0)
 	first := newHouse(t, base)
@@ -243,36 +244,28 @@ func TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt(t *testing.T) {
 	if err := activation.Put(base, streams.DoActivatePolicy, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	batches := 100
-	if testing.Short() {
-		batches = 10
-	}
-	for range batches {
-		rapid.Check(t, func(rt *rapid.T) {
-			f := New(Config{})
-			f.policies, f.trust = first.f.policies, first.f.trust
-			l := &life{house: &house{t: t, f: f, st: base.Clone(), now: epoch, keep: true}, signers: signers, base: base,
-				final: map[string]bool{}}
-			for range rapid.IntRange(2, 12).Draw(rt, "steps") {
+	histories := proptest.Times(t, "LAZARET_HISTORIES", 5000, 200)
+	proptest.CheckN(t, histories, func(rt *rapid.T) {
+		f := New(Config{})
+		f.policies, f.trust = first.f.policies, first.f.trust
+		l := &life{house: &house{t: t, f: f, st: base.Clone(), now: epoch, keep: true}, signers: signers, base: base,
+			final: map[string]bool{}}
+		for range rapid.IntRange(2, 12).Draw(rt, "steps") {
+			was := l.standings()
+			op, by := l.step(rt)
+			l.check(rt, op, by, was)
+			if rapid.IntRange(0, 3).Draw(rt, "follow up") == 0 {
 				was := l.standings()
-				op, by := l.step(rt)
-				l.check(rt, op, by, was)
-				if rapid.IntRange(0, 3).Draw(rt, "follow up") == 0 {
-					was := l.standings()
-					l.followUps()
-					l.check(rt, "follow up", nil, was)
-					l.ordered = false
-				}
-				if rapid.IntRange(0, 9).Draw(rt, "crash") == 0 {
-					l.crash(rt)
-				}
+				l.followUps()
+				l.check(rt, "follow up", nil, was)
+				l.ordered = false
 			}
-			l.crash(rt)
-		})
-		if t.Failed() {
-			return
+			if rapid.IntRange(0, 9).Draw(rt, "crash") == 0 {
+				l.crash(rt)
+			}
 		}
-	}
+		l.crash(rt)
+	})
 }
 
 func (l *life) crash(t *rapid.T) {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lazaret/internal/proptest"
 	"lazaret/pkg/beliefs"
 )
 
@@ -81,7 +82,7 @@ func TestEvidenceCountsByIndependentSourceAndInAnyOrder(t *testing.T) {
 	if one.Strength() != copies.Strength() {
 		t.Errorf("fifty copies of one source change strength from %v to %v", one.Strength(), copies.Strength())
 	}
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		var set beliefs.EvidenceSet
 		for range rapid.IntRange(0, 12).Draw(t, "n") {
 			set = append(set, beliefs.Evidence{Quality: rapid.SampledFrom(qualities).Draw(t, "q"),

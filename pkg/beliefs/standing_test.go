@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lazaret/internal/proptest"
 	"lazaret/pkg/beliefs"
 )
 
@@ -37,7 +38,7 @@ func rank(q beliefs.Quality) int {
 // order and number, and allowed and forbidden moves of every authority. After each step, the guarantees of the package
 // must hold.
 func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		s := stand(rapid.SampledFrom(qualities).Draw(t, "first"), "s0")
 		strong := s.Quality().MaySupport() // there was evidence that may support it
 		vouched := false

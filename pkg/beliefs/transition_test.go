@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lazaret/internal/proptest"
 	"lazaret/pkg/beliefs"
 )
 
@@ -147,7 +148,7 @@ var strictness = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted
 	beliefs.Hidden: 2, beliefs.Blocked: 3}
 
 func TestNoSequenceOfChangesBreaksTheModel(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		q := rapid.SampledFrom(qualities).Draw(t, "quality")
 		var a beliefs.Axes
 		vouched := false
@@ -186,7 +187,7 @@ func TestNoSequenceOfChangesBreaksTheModel(t *testing.T) {
 }
 
 func TestRestrictNeverLoosens(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		a := beliefs.Axes{Truth: beliefs.Truth(rapid.IntRange(0, 3).Draw(t, "truth")),
 			Retrieval: beliefs.Retrieval(rapid.IntRange(0, 4).Draw(t, "retrieval")),
 			Security:  beliefs.Security(rapid.IntRange(0, 3).Draw(t, "security")),
@@ -202,16 +203,4 @@ func TestRestrictNeverLoosens(t *testing.T) {
 			t.Fatalf("%s left %+v in service", effect, b)
 		}
 	})
-}
-
-// property checks f with 10,000 random cases. The cases are split into batches, each with a rapid.Check of its own, so
-// that a failing case can still be reduced to a smaller one.
-func property(t *testing.T, f func(t *rapid.T)) {
-	t.Helper()
-	for range 100 {
-		rapid.Check(t, f)
-		if t.Failed() {
-			return
-		}
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"lazaret/internal/proptest"
 	"lazaret/pkg/chain"
 )
 
@@ -356,7 +357,7 @@ func contents(f files, t *testing.T) (out string) {
 // auditor's machine with the auditor's keys. A verifier with an earlier checkpoint or a witness
 // must detect each attack.
 func TestEveryAttackIsConvicted(t *testing.T) {
-	n := times(t, "LAZARET_ATTACKS", 1000, 200)
+	n := proptest.Times(t, "LAZARET_ATTACKS", 1000, 200)
 	k := newKey(t, "log")
 	fs := vfs.NewMem()
 	l := open(t, fs, "log", k)

@@ -3,36 +3,18 @@ package chain_test
 import (
 	"bytes"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"lazaret/internal/proptest"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/files/crashfs"
 )
-
-// times returns how often to repeat a test. That is the number in the environment variable env, if it is set; else
-// short in short mode, and usual otherwise.
-func times(t *testing.T, env string, usual, short int) int {
-	t.Helper()
-	if s := os.Getenv(env); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatalf("%s: %v", env, err)
-		}
-		return n
-	}
-	if testing.Short() {
-		return short
-	}
-	return usual
-}
 
 // reference has the root of the tree after each entry, as package tlog computes it, for comparison with the log.
 type reference struct {
@@ -81,7 +63,7 @@ func (r *reference) root(t *testing.T, n int64) tlog.Hash {
 // random part of the unsynced data. The log must continue from the rest, and must still have every acknowledged entry.
 func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	k := newKey(t, "log")
-	crashes := times(t, "LAZARET_CRASHES", 1000, 100)
+	crashes := proptest.Times(t, "LAZARET_CRASHES", 1000, 100)
 	var want reference
 	fs := crashfs.New()
 	const seed = 1
