@@ -261,7 +261,8 @@ func Commands(markers []string) bool {
 // read adds the markers and sentences of a content's views. It searches the lines of each view. It also searches all
 // segments of a document as one text, so that it finds an instruction that is split over segments, such as strings of a
 // JSON document, and each string that is split itself. In these searches, it finds only markers and stores no
-// sentences. read returns the first decoded view with a marker that no earlier view has.
+// sentences. Last, it searches the sentences that are split over short strings. read returns the first decoded view
+// with a marker that no earlier view has.
 func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 	for i, v := range views {
 		before := d.found
@@ -273,6 +274,7 @@ func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 			before = d.found
 		}
 		d.scan(v.Lines, keep)
+		d.scan(v.Cells, keep)
 		switch {
 		case markedIn != "" || d.found == before:
 		case i > 0:

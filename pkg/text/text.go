@@ -97,7 +97,8 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	if g := &a.segmenter; !read {
 		g.run(a.scratch, clean)
 		if a.viewing {
-			a.views[view].Lines, a.views[view].Whole = g.linesOf(clean, a.views[view].Text), g.whole()
+			v := &a.views[view]
+			v.Lines, v.Whole, v.Cells = g.linesOf(clean, v.Text), g.whole(), g.cells()
 		}
 		if g.decoded {
 			joined = g.join()

@@ -25,6 +25,9 @@ type View struct {
 	// Whole has the strings of a document that Lines has in more than one segment, such as a string of JSON in the form
 	// of a table. Each is decoded and normalized as a whole. '\x1e' is between two of them.
 	Whole string
+	// Cells has the sentences that are split over short strings of a document, such as a list of words. The strings of
+	// a sentence are joined by spaces and normalized. '\x1e' is before each sentence. A sentence may occur twice.
+	Cells string
 }
 
 // Span is an encoded part of a clean text.
@@ -84,7 +87,7 @@ func (f Features) Views(content string) []View {
 		if !read {
 			g := &sc.segmenter
 			g.run(sc, clean)
-			v.Whole = g.whole()
+			v.Whole, v.Cells = g.whole(), g.cells()
 			if v.Lines = g.linesOf(clean, v.Text); !g.plain() {
 				joined = g.join()
 			}
