@@ -96,8 +96,8 @@ type CodeDoc struct {
 var Codes = []CodeDoc{
 	{CodeMalformed, "malformed body",
 		"The body is not valid JSON of the event's kind.",
-		"Correct the body at the place that the message names. If it is an observation, its session is held (LZ306) " +
-			"until the observation is published again in valid form or the session is started again."},
+		"Correct the body at the place that the message names. If the rejection of an observation has unseen, its session " +
+			"is held (LZ306) until the observation is published again in valid form or the session is started again."},
 	{CodeTooLarge, "event too large",
 		"The body exceeds the size limit (1 MiB by default).",
 		"Split the content into several observations with the same call."},
