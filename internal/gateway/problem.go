@@ -36,6 +36,16 @@ type Problem struct {
 
 func (p *Problem) Error() string { return string(p.Code) + ": " + p.Detail }
 
+// ofTheEvent reports whether an event can never be accepted. After another problem, such as an outage, a limit or a
+// refused credential, the same event may be accepted later.
+func (p *Problem) ofTheEvent() bool {
+	switch p.Status {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return p.Status/100 == 4
+}
+
 // maxDetail is the maximum length of Problem.Detail, in bytes.
 const maxDetail = 2 << 10
 

@@ -35,7 +35,7 @@ func traces(c *call) (any, error) {
 	for _, s := range spans {
 		if err := c.record(s); err != nil {
 			p := problemOf(err)
-			if p.Status/100 != 4 || p.Code == streams.CodeToken {
+			if !p.ofTheEvent() {
 				return nil, p
 			}
 			left["refused, "+p.Error()]++

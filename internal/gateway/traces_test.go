@@ -247,3 +247,17 @@ func TestSpansThatTheCredentialMayNotRecordAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// A request with spans counts a span as rejected only if it can never be accepted. Otherwise an exporter would drop the
+// spans of a credential that is replaced meanwhile.
+func TestOnlySpansThatCanNeverBeAcceptedCountAsRejected(t *testing.T) {
+	for code, want := range map[streams.Code]bool{
+		streams.CodeInvalid: true, streams.CodeTooLarge: true, streams.CodeForbidden: true,
+		streams.CodeToken: false, streams.CodeCredential: false, streams.CodeAgentFull: false,
+		streams.CodeIntakeFull: false, streams.CodeTimeout: false,
+	} {
+		if got := problem(code, "").ofTheEvent(); got != want {
+			t.Errorf("%s: %t", code, got)
+		}
+	}
+}
