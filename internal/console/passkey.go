@@ -159,12 +159,7 @@ func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any
 	if err := readJSON(w, r, &in); err != nil {
 		return nil, err
 	}
-	name := strings.Map(func(r rune) rune {
-		if r <= ' ' || r > '~' || r == '+' {
-			return '-'
-		}
-		return r
-	}, u.Name)
+	name := keyName(u.Name)
 	if c.rp() == "" {
 		return nil, badRequest("passkeys need a host name, but the console's URL is %s", c.origins[0])
 	}
@@ -194,6 +189,17 @@ func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any
 		"' --role approver && lazaret key activate"}, nil
 }
 
+// keyName returns the name that a user's passkey gets. The name is a part of the command that pins the key, between
+// quotation marks of the shell.
+func keyName(user string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || r == '+' || r == '\'' {
+			return '-'
+		}
+		return r
+	}, user)
+}
+
 func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if t := r.Header.Get("Content-Type"); t != "application/json" {
 		return badRequest("the content type is %q, send application/json", streams.Clip(t, 60))
@@ -203,7 +209,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 		return badRequest("the body cannot be read: %v", err)
 	}
 	if err := json.Unmarshal(b, into, json.RejectUnknownMembers(true)); err != nil {
-		return badRequest("the body cannot be read: %v", err)
+		return badRequest("the body cannot be read: %s", streams.DescribeJSON(err))
 	}
 	return nil
 }

@@ -186,3 +186,10 @@ func verifyEvidence(t *testing.T, project string) {
 		t.Errorf("the stand-alone verifier: %v: %s", err, out)
 	}
 }
+
+// An operator runs the command that pins a passkey in a shell. The name in it must not end the quotation.
+func TestTheNameOfAPasskeyIsOneWordOfAShell(t *testing.T) {
+	if got := keyName(`Zoe O'Brien'; echo "+1" #`); got != `Zoe-O-Brien-;-echo-"-1"-#` {
+		t.Error(got)
+	}
+}
