@@ -52,7 +52,14 @@ func newBrowser(t *testing.T) *browser {
 	if path == "" {
 		t.Fatal("no Chromium: apt-get install chromium")
 	}
+	// Chromium leaves folders among the temporary files.
+	dir, err := os.MkdirTemp("", "lazaret-chromium-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.Env("TMPDIR="+dir),
 		chromedp.WindowSize(1280, 900),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
@@ -61,7 +68,7 @@ func newBrowser(t *testing.T) *browser {
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx, base: shared.c.URL()}
 	b.run(t) // starts it
-	err := chromedp.Listen(ctx, func(ev any) {
+	err = chromedp.Listen(ctx, func(ev any) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		switch ev := ev.(type) {
