@@ -64,7 +64,11 @@ func (s *sentence) begin() {
 }
 
 func (s *sentence) punctuation(view string, i int) {
-	if view[i] != ' ' && view[i] != ',' && view[i] != '\n' && view[i] != '*' && view[i] != '_' {
+	switch c := view[i]; {
+	case c == ' ' || c == ',' || c == '\n' || c == '*' || c == '_':
+	case s.insideObject(i):
+		s.mark(mRequest)
+	default:
 		s.act = never // a verb must be followed by its object: in "order": 3, order is only a name
 	}
 	switch view[i] {
@@ -102,6 +106,21 @@ func (s *sentence) punctuation(view string, i int) {
 			s.end()
 		}
 	}
+}
+
+// insideObject reports whether byte i is inside the name of a file, a package or an address that follows the verb of a
+// request. The sentence must address a machine, because verbs are also names: order x.csv.
+func (s *sentence) insideObject(i int) bool {
+	if !s.open || s.found&(1<<mAddress) == 0 || s.n-s.act != 2 || i+1 >= len(s.view) || !wordByte[s.view[i-1]] {
+		return false
+	}
+	switch s.view[i] {
+	case '.', '@':
+		return wordByte[s.view[i+1]]
+	case ':':
+		return strings.HasPrefix(s.view[i:], "://")
+	}
+	return false
 }
 
 // named has words that can follow the verb of an instruction, but not the name of a method or host: the, all, files.
