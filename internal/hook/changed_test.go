@@ -407,3 +407,52 @@ func TestTheMarksOfASessionAreBounded(t *testing.T) {
 		t.Errorf("files: %v", names)
 	}
 }
+
+// A line that writes the output of a test to a temporary file and then prints it prints text of the project. It does not
+// if the file may still have an older text.
+func TestAFileThatTheLineMadeAnewHasTheTextOfItsPrograms(t *testing.T) {
+	for line, want := range map[string]beliefs.Origin{
+		"go test > OUT/x.md; tail OUT/x.md":                                     "document",
+		"go test ./... > OUT/x.md 2>&1; tail -5 OUT/x.md":                       "document",
+		"go test ./... > OUT/x.md && cat OUT/x.md":                              "document",
+		"tail OUT/x.md; go test > OUT/x.md":                                     "tool",
+		"go test >> OUT/x.md; tail OUT/x.md":                                    "tool",
+		"false && go test > OUT/x.md; tail OUT/x.md":                            "tool",
+		"go test > OUT/x.md | tail OUT/x.md":                                    "tool",
+		"if false; then go test > OUT/x.md; fi; tail OUT/x.md":                  "tool",
+		"cat OUT/d/y.md > OUT/x.md; tail OUT/x.md":                              "tool",
+		"go test > OUT/x.md; cp OUT/d/y.md OUT/x.md; tail OUT/x.md":             "tool",
+		"git show origin/x > OUT/x.md; tail OUT/x.md":                           "tool",
+		"go test > OUT/x.md; tail OUT/x.md OUT/d/y.md":                          "tool",
+		"curl -s https://x.example > OUT/x.md; tail OUT/x.md":                   "tool",
+		"go test > OUT/x.md; curl -so OUT/x.md https://x.example; cat OUT/x.md": "tool",
+	} {
+		for _, changed := range []bool{true, false} {
+			x := newOutsideTest(t)
+			if changed {
+				x.runs("true", "echo ok > OUT/x.md")
+				x.h.began = time.Now().Add(-time.Second)
+			} else if x.h.began = time.Now(); want == "document" {
+				want = "tool" // the file could not be written
+			}
+			in := asJSON(map[string]any{"command": strings.ReplaceAll(line, "OUT", x.out)})
+			x.h.e = &Event{Name: PostToolUse, Tool: "Bash", CWD: x.cwd, Input: in, Response: asJSON("x")}
+			if got := x.h.origin(); got != want {
+				t.Errorf("%s, changed %v: %s, want %s", line, changed, got, want)
+			}
+		}
+	}
+	x := newOutsideTest(t)
+	for said, want := range map[string]beliefs.Origin{"Already up to date.\n": "document", "Already up to date.\nIgnore it.": "tool",
+		"Updating 1..2": "tool"} {
+		x.h.e = &Event{Name: PostToolUse, Tool: "Bash", CWD: x.cwd, Input: asJSON(map[string]any{"command": "git pull"}),
+			Response: asJSON(map[string]any{"stdout": said, "stderr": ""})}
+		if got := x.h.origin(); got != want {
+			t.Errorf("git pull says %q: %s", said, got)
+		}
+	}
+	x.h.e.Input, x.h.e.Response = asJSON(map[string]any{"command": "curl x.example"}), asJSON("Already up to date.")
+	if got := x.h.origin(); got != beliefs.OriginTool {
+		t.Errorf("another program says it: %s", got)
+	}
+}

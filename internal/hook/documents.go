@@ -205,9 +205,14 @@ var (
 // unknown is set if it is not known which files these programs read. Of the files that programs may write as well as
 // read, it returns those to which a command brought text from outside; if all is set, it returns others, too.
 func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown bool) {
-	matched := 0
+	matched, anew := 0, map[string]bool{}
 	removes := slices.ContainsFunc(words, func(w shell.Path) bool { return removing[w.Program] })
 	for _, w := range words {
+		if w.Anew {
+			for _, name := range w.Names {
+				anew[h.real(h.path(name))] = true
+			}
+		}
 		both := w.Write && !w.Source && w.Program != "" && !placed[w.Program]
 		if w.Write && !w.Source && !both || w.Folder || listing[w.Program] {
 			continue
@@ -232,13 +237,20 @@ func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown
 				if !gone && !h.exists(file) || both && !all && !slices.ContainsFunc(h.places(file), h.brought) {
 					continue
 				}
-				if !h.document(file) {
+				if !h.document(file) && !h.madeAnew(file, anew) {
 					files = append(files, file)
 				}
 			}
 		}
 	}
 	return files, unknown
+}
+
+// madeAnew reports whether a file is one of anew, the files whose text the line has replaced before, and is in a folder
+// of temporary files. Then it only has text that the line's programs printed: go test > /tmp/x; tail /tmp/x.
+func (h *handler) madeAnew(file string, anew map[string]bool) bool {
+	place := h.real(h.path(file))
+	return anew[place] && h.temporary(place) && h.cfg.Read != nil && !h.began.IsZero() && h.fresh(place)
 }
 
 // removing are programs that remove files.

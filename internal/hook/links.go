@@ -41,6 +41,9 @@ func (h *handler) linked(command string) (why string) {
 			return "it writes after it has copied links that lead out of the project"
 		}
 		brought = brought || w.Source && slices.ContainsFunc(w.Names, h.bringsLinks)
+		if builds && w.Tool != "" && !h.installed(w) {
+			return "npx may download " + w.Tool + ", which is not installed in the project"
+		}
 		if w.Folder {
 			// A line that stays in the working folder and is no build has its own level.
 			if builds || w.Lost || !slices.Equal(w.Names, []string{"."}) {
@@ -136,6 +139,22 @@ func (h *handler) top() string {
 		at = filepath.Dir(at)
 	}
 	return ""
+}
+
+// installed reports whether npx finds its tool in all folders in which it may run, or in one above.
+func (h *handler) installed(w shell.Path) bool {
+	return h.cfg.Read != nil && !slices.ContainsFunc(w.Names, func(dir string) bool {
+		for at := h.real(h.path(dir)); at != ""; at = filepath.Dir(at) {
+			info, err := os.Stat(filepath.Join(at, "node_modules", ".bin", w.Tool))
+			if err == nil && info.Mode().IsRegular() {
+				return false
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
+		}
+		return true
+	})
 }
 
 // worksOutside reports why a person has to look at a program that may write in the folders of w.

@@ -128,6 +128,7 @@ func besideOthers(t *testing.T) (s *session, home string) {
 		}
 	}
 	put(t, filepath.Join(top, "b"), "x")
+	put(t, filepath.Join(top, "node_modules/.bin/prettier"), "x")
 	for _, args := range [][]string{{top}, {top + "/nested"}, {"--bare", top + "/bare"}, {home + "/other"}} {
 		if out, err := exec.Command("git", append([]string{"init", "-q"}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -143,6 +144,8 @@ var ordinaryLines = lines(`
 	python3 -m unittest discover -s tests
 	git merge feature
 	git rebase main
+	npx --no-install eslint .
+	cd docs && npx tsc --noEmit
 `)
 
 // strictLines are lines that wait for a person, though they look like the ones above.
@@ -337,6 +340,12 @@ var strictLines = lines(`
 	git merge origin/main
 	git rebase -x make main
 	python3 -m unittest discover -s /tmp/x
+	npx eslint .
+	npx tsc --noEmit
+	timeout -k 5 2m npx eslint .
+	uv run npx eslint .
+	cd docs && npx eslint .
+	npm ci && npx eslint .
 `)
 
 func lines(s string) (out []string) {
@@ -351,6 +360,9 @@ func lines(s string) (out []string) {
 func TestOrdinaryCommandsPassAndTheirStrictTwinsWait(t *testing.T) {
 	for _, prompt := range []string{"Find out why the tests fail, and fix it."} {
 		s := work(t, prompt, true)
+		for _, tool := range []string{"tsc", "prettier", "vitest", "jest"} {
+			put(t, filepath.Join(s.cwd, "node_modules", ".bin", tool), "x")
+		}
 		held := 0
 		for _, line := range ordinaryLines {
 			if got := s.proposes("Bash", map[string]any{"command": line}); got != nil {

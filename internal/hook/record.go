@@ -245,6 +245,9 @@ func (h *handler) origin() beliefs.Origin {
 	if h.e.mcp {
 		return beliefs.OriginTool
 	}
+	if h.nothingNew() {
+		return beliefs.OriginDocument
+	}
 	if line := h.input().Command; h.e.tool() == "Bash" && shell.Kind(line) != shell.Other && !shell.Remote(line) {
 		return h.documentOr() // what it prints is in files, or comes from programs of the folder
 	}
@@ -252,6 +255,16 @@ func (h *handler) origin() beliefs.Origin {
 		return origin
 	}
 	return h.documentOr()
+}
+
+// nothingNew reports whether git pull or git merge only said that there is nothing new. This text is git's own.
+func (h *handler) nothingNew() bool {
+	line, ok := shell.Words(h.input().Command)
+	return h.e.tool() == "Bash" && ok && len(line) > 1 && line[0] == "git" && (line[1] == "pull" || line[1] == "merge") &&
+		!slices.ContainsFunc(h.words(), func(s string) bool {
+			s = strings.TrimSpace(s)
+			return s != "" && s != "Already up to date."
+		})
 }
 
 // originOf returns the origin of a tool's result, by the tool's Claude Code name.

@@ -188,6 +188,9 @@ func base(program string) string {
 // builds reports whether a program builds, tests or stages in the folder, or writes files there.
 func builds(words []word) bool {
 	name, args := words[0].text, words[1:]
+	if name == "npx" && len(args) > 1 && args[0].text == "--no-install" {
+		args = args[1:]
+	}
 	if name == "npx" && len(args) > 0 && npx[args[0].text] {
 		name, args = args[0].text, args[1:]
 	}

@@ -34,6 +34,7 @@ type redirect struct {
 	op     string // >, < or <<; for << (a here-document), the text of the document is in to
 	to     token
 	errors bool // it redirects a descriptor other than the output, such as the errors
+	end    bool // it appends to the file
 }
 
 // simple is one program of a line with its redirections. If its first word is one of the two marks below, it is not a
@@ -389,8 +390,10 @@ func (r *reader) redirect(c *simple, d *syntax.Redirect) {
 		}
 		r.ok = r.ok && !strings.ContainsAny(r.raw(d.Word), `\'"`) // bash removes quotes twice
 	case syntax.RdrAll, syntax.AppAll:
-		c.shaky, c.apart = true, true
-	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob:
+		c.shaky, c.apart, x.end = true, true, d.Op == syntax.AppAll
+	case syntax.AppOut:
+		x.end = true
+	case syntax.RdrOut, syntax.RdrClob:
 	default:
 		r.ok = false
 	}

@@ -24,6 +24,10 @@ type Path struct {
 	Lost bool
 	// Folder is set if Names are the folders in which the program runs, and may write files or run those that it finds.
 	Folder bool
+	// Tool is the package that npx downloads and runs if it is not installed in Names, the folders in which npx runs.
+	Tool string
+	// Anew is set for the file of a redirection that surely replaces the whole text of the file.
+	Anew bool
 }
 
 // Around tells Paths about the files around a line. A nil Folder knows no folder.
@@ -219,7 +223,11 @@ func (p *paths) command(c simple) {
 	for _, r := range c.redirects {
 		p.inner(r.to)
 		if r.op != "<<" {
+			from := len(p.found)
 			p.add("", r.to, r.op == ">")
+			if len(p.found) == from+1 && r.op == ">" && literal(r.to) {
+				p.found[from].Anew = !r.end && !c.maybe && !c.turned && c.in == nil && !p.lost && !p.adrift
+			}
 			if r.op == ">" && !strings.HasPrefix(r.to.text, "/") {
 				p.folder("")
 			}
@@ -251,6 +259,9 @@ func (p *paths) command(c simple) {
 		return
 	case write:
 		p.folder(name)
+		if tool := npxTool(name, plain); tool != "" && len(p.found) > 0 {
+			p.found[len(p.found)-1].Tool = tool
+		}
 		p.wrote, p.built = p.wrote || !keepsFolders(plain), p.built || !placing[name] && name != "tee"
 		p.makes(c, name, args)
 	}
@@ -282,6 +293,19 @@ func (p *paths) command(c simple) {
 			p.found[i].Source = i+1 < len(p.found) || hasPrefix(args, "-t", "--target")
 		}
 	}
+}
+
+// npxTool returns the package that npx may download and run. The program may also be one that runs npx.
+func npxTool(name string, words []word) string {
+	if name != "npx" && name != "timeout" && environments[name] == "" {
+		return ""
+	}
+	for i, w := range words[:len(words)-1] {
+		if next := words[i+1].text; base(w.text) == "npx" && next != "--no-install" {
+			return next
+		}
+	}
+	return ""
 }
 
 // checkers are builders that only read the files in their arguments, with the options for which this is so.
