@@ -206,7 +206,7 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 	}
 	switch base(words[0].text) { // other words with a substitution are permitted in quotes, for some programs
 	case "echo":
-		return w, true
+		return w, i > 0
 	case "printf":
 		return w, i > 1
 	case "git":

@@ -76,6 +76,7 @@ var kindLines = map[string][]string{
 		"FOO=$(x) make", "FOO=`x` make", "FOO=$X make", "FOO='$(x)' make", "FOO='$(shell x)' make", "OUT='a; x' make",
 		"OUT='a -toolexec=x' make", "NAME='`x`' make", "DIR='a|x' make", "FOO=/x make", "FOO=../x make", "export FOO='a\nb'; make",
 		"OUT=-x make", "MSG='$${x}' make", "FOO[0]=1 make", "FOO=1 PATH=. make",
+		"\"echo$(ls)\" a", "\"printf$(ls)\" %s a",
 		// Scripts that are read into the shell
 		"source .venv/bin/activate", "source .venv/bin/activate.sh && make", "source ../.venv/bin/activate && make",
 		"source /tmp/.venv/bin/activate && make", "source ~/.venv/bin/activate && make", "source x.sh && make",
