@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,9 +61,10 @@ func doctorCommand(a *verb.App) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check server, streams, stages and their lag (exit 3 if a check fails)",
 		Long: `Check the server's limits, the fill level of the streams, the active rules and policy,
-and each process of each stage: whether it answers, and how many ledger entries in
-which partitions it has not processed. A lag of more than 5,000 entries, and a stream or
-subject that is more than 80 % full, are failures. Exit code 3 if any check fails.
+whether the server refuses requests with unknown fields, and each process of each stage:
+whether it answers, and how many ledger entries in which partitions it has not
+processed. A lag of more than 5,000 entries, and a stream or subject that is more than
+80 % full, are failures. Exit code 3 if any check fails.
 
 In a cluster, the command also tries to join as a server, at the ports for the cluster's
 routes: unencrypted, without a certificate, and with a certificate of an unknown authority.
@@ -196,6 +198,27 @@ func (c *checks) outside(ctx context.Context, ports []string) {
 	}
 }
 
+// strict returns an error if the server accepts requests to JetStream with unknown fields. An acknowledgement that an
+// agent directs to a subject of JetStream would then be a request, for example to purge the ledger.
+func strict(ctx context.Context, nc *nats.Conn) error {
+	m, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+streams.LedgerStream, []byte(`{"not_a_field":true}`))
+	if err != nil {
+		return fmt.Errorf("the server's answer to a request with an unknown field: %w", err)
+	}
+	var answer struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return fmt.Errorf("the server's answer to a request with an unknown field: %w", err)
+	}
+	if answer.Error == nil {
+		return errors.New("the server accepts requests with unknown fields, so an agent can direct an acknowledgement to " +
+			"JetStream and purge a stream with it: remove \"strict: false\" from the section jetstream of each server's " +
+			"configuration")
+	}
+	return nil
+}
+
 func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	var cs checks
 	cs.add("server", nil, "nats-server %s at %s, largest message %d bytes", nc.ConnectedServerVersion(),
@@ -207,6 +230,7 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	}
 	js := wire.JetStream(nc)
 	cs.add("streams", wire.Check(ctx, js), "as defined")
+	cs.add("requests", strict(ctx, nc), "the server refuses requests with unknown fields")
 	room, err := js.AccountInfo(ctx)
 	if err == nil && room.Limits.MaxStore == 0 {
 		err = fmt.Errorf("%w: publishers are refused and all verdicts are hold: free some space", natsserver.ErrNoRoom)

@@ -7,10 +7,14 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/natstest"
 	"lazaret/internal/status"
+	"lazaret/internal/wire"
+	"lazaret/streams"
 )
 
 // A stage that has never run does not answer and has no entries. Doctor must report it as missing all the same.
@@ -139,5 +143,51 @@ func TestPromiseA12DoctorWarnsOfACredentialThatEndsWithinTheHour(t *testing.T) {
 	cs.credentials(data, time.Now().Add(2*time.Hour))
 	if len(cs) != 1 || !cs[0].Good {
 		t.Errorf("%+v", cs)
+	}
+}
+
+// A server that is not strict reads an acknowledgement as a request: an agent that names the subject of a purge as the
+// reply subject of its message purges the stream.
+func TestDoctorReportsAServerThatAcceptsUnknownFields(t *testing.T) {
+	for _, lax := range []bool{false, true} {
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
+			NoJetStreamStrict: lax, NoSigs: true, NoLog: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		if !s.ReadyForConnections(10 * time.Second) {
+			t.Fatal("nats-server did not start")
+		}
+		nc, err := nats.Connect(s.ClientURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		js := wire.JetStream(nc)
+		if err := wire.Ensure(t.Context(), js, wire.Storage{}); err != nil {
+			t.Fatal(err)
+		}
+		sub := streams.LedgerSubject(0, streams.StageIngest)
+		if _, err := js.Publish(t.Context(), sub, []byte("kept")); err != nil {
+			t.Fatal(err)
+		}
+		// The second message's acknowledgement has sequence 2, so as a request it purges the first message.
+		reply := "$JS.API.STREAM.PURGE." + streams.LedgerStream
+		if err := nc.PublishMsg(&nats.Msg{Subject: sub, Reply: reply, Data: []byte("mine")}); err != nil {
+			t.Fatal(err)
+		}
+		kept := uint64(2)
+		if lax {
+			kept = 1
+		}
+		natstest.Eventually(t, 10*time.Second, "a purge by an acknowledgement if the server is not strict", func() bool {
+			st, err := js.Stream(t.Context(), streams.LedgerStream)
+			return err == nil && st.CachedInfo().State.LastSeq == 2 && st.CachedInfo().State.Msgs == kept
+		})
+		if err := strict(t.Context(), nc); (err != nil) != lax {
+			t.Errorf("lax %t: %v", lax, err)
+		}
 	}
 }
