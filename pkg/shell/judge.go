@@ -223,8 +223,8 @@ func (j *judge) word(words []token, i int) (w word, ok bool) {
 func plainPattern(pattern string) bool {
 	pattern = strings.TrimPrefix(pattern, "./")
 	ending := path.Ext(pattern)
-	return pattern != "" && textFiles[ending] && !strings.ContainsAny(pattern, "{}") && !strings.ContainsAny(ending, "*?[") &&
-		pattern[0] != '.' && !strings.Contains(pattern, "/.")
+	return pattern != "" && textFiles[ending] && !strings.ContainsAny(pattern, "{}") &&
+		!strings.ContainsAny(ending, "*?[") && pattern[0] != '.' && !strings.Contains(pattern, "/.")
 }
 
 var textFiles = set(`.md .txt .rst .log .csv .go .mod .py .js .jsx .mjs .ts .tsx .c .h .cc .cpp .hpp .rs .java .kt .rb
@@ -271,7 +271,8 @@ func (j *judge) program(words []word) bool {
 		}
 		return true
 	case slices.ContainsFunc(words, func(w word) bool {
-		return w.wild && (name != "git" && !(builders[name] != nil && builders[name].patterns) || strings.Contains(w.text, "$"))
+		patterns := name == "git" || builders[name] != nil && builders[name].patterns
+		return w.wild && (!patterns || strings.Contains(w.text, "$"))
 	}):
 		return false
 	case (name == "tee" || name == "sed") && j.away || j.system:

@@ -346,7 +346,8 @@ func (o *options) permit(args []word) bool {
 			operands = append(operands, s)
 		}
 		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 ||
-			o.patterns && s[0] == '-' || o.operand != nil && !o.patterns || o.first != nil || o.script != nil && len(operands) == 0) {
+			o.patterns && s[0] == '-' || o.operand != nil && !o.patterns || o.first != nil ||
+			o.script != nil && len(operands) == 0) {
 			return false // the shell may expand the word to an option, or to several operands
 		}
 		switch {

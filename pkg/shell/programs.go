@@ -141,7 +141,8 @@ func ownBranch(s string) bool {
 		(!folder || branchFolders[first])
 }
 
-var branchFolders = set("feature features feat fix bugfix hotfix chore docs refactor test tests perf ci build wip release")
+var branchFolders = set(`feature features feat fix bugfix hotfix chore docs refactor test tests perf ci build
+	wip release`)
 
 // builders are programs that build or test, and programs that write in the folder, with their permitted options.
 var builders = map[string]*options{
@@ -237,7 +238,8 @@ var buildersBy = func() map[string]map[string]*options {
 				first: set("push save list show apply pop")},
 			"restore": {short: "Sq", long: set("staged quiet"), need: []string{"--staged", "-S"}},
 			"mv":      {short: "knv", long: set("verbose dry-run"), operand: written},
-			// Neither discards changes that are not committed. Without a name, the branch is that of a remote. The option --exec of rebase runs programs.
+			// Neither discards changes that are not committed. Without a name, the branch is that of a remote. The option
+			// --exec of rebase runs programs.
 			"merge": {short: "nqvm:", some: true, operand: ownBranch, long: set(`ff no-ff ff-only squash no-squash commit
 				no-commit no-edit stat no-stat quiet verbose`)},
 			"rebase": {short: "nqv", some: true, operand: ownBranch, long: set("quiet verbose stat no-stat autostash")},
