@@ -66,7 +66,8 @@ func (f *Flags) env() map[string]struct {
 // Bind adds the flags to a command.
 func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.Server, "server", "s", "", "NATS server `URL` ($NATS_URL)")
-	fs.StringVar(&f.Context, "context", "", "NATS context, a `NAME` or a file ($NATS_CONTEXT)")
+	fs.StringVar(&f.Context, "context", "",
+		"NATS context: a file, or the `NAME` of one of the data folder or of nats ($NATS_CONTEXT)")
 	fs.StringVar(&f.Creds, "creds", "", "credentials `FILE` ($NATS_CREDS)")
 	fs.StringVar(&f.User, "user", "", "`USER` name ($NATS_USER)")
 	fs.StringVar(&f.Password, "password", "", "`PASSWORD` ($NATS_PASSWORD)")
@@ -103,9 +104,9 @@ func (f *Flags) Resolve() {
 // ErrNoServer means that no server is configured.
 var ErrNoServer = errors.New("no NATS server is configured")
 
-// Connect opens a connection with the options of f: a server, a context or credentials. Without these it uses the NATS
-// context that the data folder has for the role. role may also be the name of another context there, such as that of an
-// agent.
+// Connect opens a connection with the options of f: a server, a context or credentials. The name of a context may be one
+// of the data folder. Without these options, it uses the NATS context that the data folder has for the role. role may
+// also be the name of another context there, such as that of an agent.
 func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 	f.Resolve()
 	opts = append([]nats.Option{nats.Name("lazaret " + role), nats.Timeout(5 * time.Second)}, opts...)
@@ -113,7 +114,13 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 		return f.direct(opts)
 	}
 	if f.Context != "" {
-		return f.viaContext(f.Context, opts)
+		name := f.Context
+		if file := natsfiles.Context(f.Data, name); name == filepath.Base(name) {
+			if _, err := os.Stat(file); err == nil {
+				name = file
+			}
+		}
+		return f.viaContext(name, opts)
 	}
 	file := natsfiles.Context(f.Data, role)
 	if _, err := os.Stat(file); err == nil {

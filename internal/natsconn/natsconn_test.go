@@ -65,6 +65,10 @@ func TestTheFirstThatIsGivenWins(t *testing.T) {
 			ok: true},
 		{name: "context file by a relative path",
 			args: []string{"--context", relative(t, natsserver.ContextFile(data, "operator"))}, role: "operator", ok: true},
+		{name: "context of the data folder by its name", args: []string{"--data", data, "--context", "operator"},
+			role: "operator", ok: true},
+		{name: "context that the data folder does not have", args: []string{"--data", data, "--context", "nobody"},
+			role: "operator"},
 		{name: "server without credential", args: []string{"-s", s.URL()}, role: "operator"},
 		{name: "nothing", args: []string{"--data", t.TempDir()}, role: "operator"},
 	} {
