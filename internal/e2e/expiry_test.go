@@ -65,8 +65,8 @@ func TestVerdictsGoOnWhileManyBeliefsOfThePartitionExpire(t *testing.T) {
 	}
 	long(t)
 	const (
-		many = 100_000
-		// With steps without a limit, the slowest verdict came after 6.6 s with a fifth of these texts.
+		many = 40_000
+		// With steps without a limit, the slowest verdict came after 6.6 s with half of these texts.
 		patience = 5 * time.Second
 	)
 	data := t.TempDir()
