@@ -98,7 +98,7 @@ func readTree(file string, lines []string) (before []remark, dashes bool, root *
 	}
 	root, foot = r.block(head, r.indent(), -1)
 	if r.pos < len(lines) {
-		r.fail("this line is indented less than the first line")
+		r.fail("this line belongs to no value above it: correct its indentation")
 	}
 	return before, dashes, root, foot, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/auditor"
@@ -198,6 +199,10 @@ func (c *checks) outside(ctx context.Context, ports []string) {
 	}
 }
 
+// jsInvalidJSON is the code of nats-server's errors about requests that are not valid JSON of their kind. nats.go does
+// not define it.
+const jsInvalidJSON jetstream.ErrorCode = 10025
+
 // strict returns an error if the server accepts requests to JetStream with unknown fields. An acknowledgement that an
 // agent directs to a subject of JetStream would then be a request, for example to purge the ledger.
 func strict(ctx context.Context, nc *nats.Conn) error {
@@ -206,17 +211,21 @@ func strict(ctx context.Context, nc *nats.Conn) error {
 		return fmt.Errorf("the server's answer to a request with an unknown field: %w", err)
 	}
 	var answer struct {
-		Error json.RawMessage `json:"error"`
+		Error *jetstream.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
 		return fmt.Errorf("the server's answer to a request with an unknown field: %w", err)
 	}
-	if answer.Error == nil {
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == jsInvalidJSON:
+		return nil
+	case answer.Error != nil:
+		return fmt.Errorf("the server's answer to a request with an unknown field: %w", answer.Error)
+	default:
 		return errors.New("the server accepts requests with unknown fields, so an agent can direct an acknowledgement to " +
 			"JetStream and purge a stream with it: remove \"strict: false\" from the section jetstream of each server's " +
 			"configuration")
 	}
-	return nil
 }
 
 func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {

@@ -166,6 +166,9 @@ func TestDoctorReportsAServerThatAcceptsUnknownFields(t *testing.T) {
 		}
 		t.Cleanup(nc.Close)
 		js := wire.JetStream(nc)
+		if err := strict(t.Context(), nc); (err != nil) != lax {
+			t.Errorf("lax %t, without streams: %v", lax, err)
+		}
 		if err := wire.Ensure(t.Context(), js, wire.Storage{}); err != nil {
 			t.Fatal(err)
 		}
