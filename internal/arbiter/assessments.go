@@ -74,17 +74,17 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	return nil, st.Put(proposalKey(p.Seq), p)
 }
 
-// assessment is an assessment entry whose verdict may be missing. A nil Verdict is a missing one. The zero Verdict is
-// allow.
+// assessment is an assessment entry in which a nil Verdict is a missing one. In streams.AssessmentEntry, a missing
+// verdict would read as allow, its zero value.
 type assessment struct {
 	streams.AssessmentEntry
 	Verdict *streams.Verdict `json:"verdict"`
 }
 
 // answer converts an assessment to the group's answer: it joins the assessment's verdict with those that its alerts ask
-// for. At least one reason of the answer is as strict as the answer's verdict. The answer counts as the group's
-// judgement only if wanted is the digest under which the assessment was made, see proposal.wants. The reasons in it
-// count in any case.
+// for. At least one reason of the answer is as strict as the answer's verdict. wanted is the digest of the rules under
+// which the group must assess (proposal.wants). An assessment under another digest does not count as the group's
+// judgement, but its reasons count.
 func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)
@@ -163,8 +163,9 @@ func (p *proposal) waits() (until time.Time) {
 }
 
 // alertVerdict returns the verdict that an alert asks for. named reports whether the alert becomes a reason. An alert
-// of a shadow rule does not become a reason, and neither does an alert that asks to mask, annotate or spotlight a text.
-// Alerts that ask for nothing, and alerts with an exception, become reasons for allow.
+// of a shadow rule (a rule on trial) does not become a reason, and neither does an alert that asks to mask, annotate or
+// spotlight a text. Alerts that ask for nothing, and alerts to which an exception of the rule applies, become reasons
+// for allow.
 func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
 	v, binding := a.Asks(on)
 	switch {

@@ -28,8 +28,8 @@ const (
 
 func classKey(agent, class string) string { return agent + "\x00" + class }
 
-// forecast counts the first outcome of a released action. Actions of recorded sessions that are replayed (in synthetic
-// projects) are not counted.
+// forecast adds the first outcome of a released action to the calibration of its class. Actions of recorded sessions
+// that are replayed (in synthetic projects) are not counted.
 func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry,
 	now time.Time) (*stage.Output, error) {
 	if v.Confidence == nil || v.Class == "" || streams.IsSynthetic(e.Project) {
@@ -95,7 +95,7 @@ func (f *Fold) calibrated(st *stage.State, e *streams.Entry) error {
 	return keep(st, keyCalib, e.Project, key, known, maxClasses, c)
 }
 
-// overConfident adds a reason to an action of a class whose confidence is too high.
+// overConfident adds a reason to p if the last calibration of its class found the agent's confidence too high.
 func overConfident(st *stage.State, p *proposal) error {
 	if p.Class == "" {
 		return nil

@@ -10,11 +10,12 @@ import (
 	"lazaret/streams"
 )
 
-// This file records which findings on a belief a person has cleared, by approving the hold of a memory's write or by
-// confirming the belief. A cleared finding does not make a recall withhold the belief. It still counts against actions
-// that cite the belief, and against other beliefs. A finding that the signature does not cover is not cleared: a recall
-// still withholds the belief because of it. A finding that comes after the signature is not cleared either, unless the
-// same rule says the same again, as in a re-audit of all beliefs.
+// A finding is a stored alert about a belief, an event or a source. This file records which findings on a belief a
+// person has cleared, by approving the hold of a memory's write or by confirming the belief. A cleared finding does not
+// make a recall withhold the belief. It still counts against actions that cite the belief, and against other beliefs. A
+// finding that the signature does not cover is not cleared: a recall still withholds the belief because of it. A
+// finding that comes after the signature is not cleared either, unless the same rule says the same again, as in a
+// re-audit of all beliefs.
 
 // clearance is one signature that cleared findings on a belief.
 type clearance struct {
@@ -47,7 +48,8 @@ func clearances(st *stage.State, project, belief string) (out []clearance, err e
 	return out, err
 }
 
-// clears returns the first clearance that covers a finding on a subject, or nil.
+// clears returns the first clearance that covers a finding on a subject, or nil. A clearance covers a finding if it has
+// the keys of all texts of the finding, and no text is missing in the state (finding.More).
 func clears(all []clearance, subject string, fd finding) *clearance {
 	i := slices.IndexFunc(all, func(c clearance) bool {
 		return !fd.More && !slices.ContainsFunc(fd.keys(subject), func(key string) bool {
@@ -130,7 +132,7 @@ func (f *Fold) clearConfirmed(st *stage.State, e *streams.Entry) error {
 // AskFindings is the name of the query for the findings because of which recalls withhold a belief.
 const AskFindings = "findings"
 
-// FindingsRequest asks for the findings on a belief, as AskBeliefs of ingest returns it.
+// FindingsRequest asks for the findings on a belief. Belief is the belief as ingest's query AskBeliefs returned it.
 type FindingsRequest struct {
 	Project string            `json:"project"`
 	Agent   string            `json:"agent"` // the agent that wrote or read the belief
@@ -174,8 +176,8 @@ func listFindings(st *stage.State, req []byte) (any, error) {
 }
 
 // refuseFound withholds each belief that a recall found and on which there is a finding that asks for a hold or deny.
-// The recall serves the others. It returns the findings as reasons whose verdict is allow, because the recall itself is
-// allowed. In learn mode nothing is withheld.
+// The recall serves its other beliefs. refuseFound returns the findings as reasons whose verdict is allow, because the
+// recall itself is allowed. In learn mode nothing is withheld.
 func (p *proposal) refuseFound(st *stage.State, learn bool) ([]streams.Reason, error) {
 	if p.Type != streams.TypeRecall {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// Rules of the arbiter's alerts about decisions.
+// Rules of the arbiter's alerts about decisions (streams.Decision): what an agent says that it decided, and why.
 const (
 	ruleUncited = "decision-cites-nothing"    // the decision cites no belief, and does not say that it depends on none
 	ruleFallen  = "decision-on-fallen-belief" // a belief that the decision or action cites has become unreliable

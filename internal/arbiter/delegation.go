@@ -12,8 +12,8 @@ import (
 )
 
 // delegated returns the ground in the signed policy for allowing an action that would be held only because of its
-// level, or "". It returns "" if the agent itself declares the action L4. It also returns "" if the sensitivity of the
-// data that the action carries, cites or declares is above internal.
+// level, or "". It returns "" if the action has its level because the agent declared it. It also returns "" if the
+// sensitivity of the data that the action carries, cites or declares is above internal.
 func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.ActionEntry) string {
 	if a.Shown == nil || a.Shown.Marked || !a.Sensitivity.Within(beliefs.Internal) {
 		return ""

@@ -17,9 +17,9 @@ import (
 )
 
 // This file finds earlier alerts that apply to a proposal. They are about beliefs that the proposal or its decision
-// cites, beliefs that were recalled in its session, untrusted content in its arguments, and the ancestors of all these.
-// It makes no difference when and in which session a belief or content came in. Content that the session only read does
-// not count.
+// cites, beliefs that were recalled in its session, untrusted content in its arguments, and the beliefs from which
+// these beliefs derive. It makes no difference when and in which session a belief or content came in. Content that the
+// session only read does not count.
 //
 // All tables have a maximum size, and the oldest entry is evicted first. Findings that ask for nothing never evict
 // findings that ask for a hold. Even if a finding on a belief is evicted, ingest has restricted the belief, and the
@@ -85,7 +85,7 @@ func (p *proposal) pathTo(r dependency) []string {
 	return path
 }
 
-// finding is an alert as it is stored under a subject.
+// finding is an alert as it is stored under its subject: a belief, an event or a source.
 type finding struct {
 	Agent  string         `json:"agent,omitzero"` // the agent whose events the alert is about
 	Reason streams.Reason `json:"reason"`
@@ -96,7 +96,7 @@ type finding struct {
 	More bool `json:"more,omitzero"`
 }
 
-// with adds the texts of an equal finding.
+// with adds the texts of another finding of the same agent, rule and verdict.
 func (fd *finding) with(other *finding) {
 	fd.More = fd.More || other.More
 	for _, text := range append([]string{other.Reason.Text}, other.Also...) {
@@ -177,9 +177,9 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return err
 	}
 	was := binds(fs)
-	// The strictest findings are kept, in whatever order they came. Of equal findings of one rule, the first one in the
-	// ledger is kept.
-	stored := false // fd is stored already, and only gets another text
+	// The strictest findings are kept, in whatever order they came. Of findings with the same agent, rule and verdict,
+	// the first in the ledger is kept, with the texts of the others.
+	stored := false // set if fd is stored already and only gets another text
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
 			x.Reason.Verdict == fd.Reason.Verdict {
@@ -215,7 +215,7 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return keepRaw(st, keyBinding, keyAlerted, project, under, known && was, maxBinding, b, nil)
 	}
 	return keepRaw(st, keyAlerted, keyAlerted, project, under, known, maxAlerted, b, func(old []byte) bool {
-		// Subjects whose findings ask for a hold or deny are also in the eviction order of keyBinding.
+		// Spare subjects whose findings ask for a hold or deny. They are evicted in the order of keyBinding.
 		var fs []finding
 		return streams.Unmarshal(old, &fs) == nil && binds(fs)
 	})
@@ -234,8 +234,9 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 	return keepRaw(st, table, table, project, key, known, limit, b, nil)
 }
 
-// keepRaw is like keep for an encoded value. order is the table in whose order keys are evicted. The caller must not
-// modify v afterwards. If spare is not nil, keys for whose value spare returns true are not evicted.
+// keepRaw is like keep for an encoded value. The order in which keys are evicted is stored under the key byte order.
+// The caller must not modify v afterwards. If spare is not nil, keys for whose value spare returns true are not
+// evicted.
 func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte,
 	spare func(old []byte) bool) error {
 	if !known {
@@ -468,8 +469,8 @@ func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, er
 	return out, err
 }
 
-// bearing calls visit for each finding on r and on its ancestors. under is the subject of the finding. by is the
-// clearance that covers the finding, or nil.
+// bearing calls visit for each finding on r and on its ancestors. under is the subject of the finding. path and named
+// are those of walk. by is the clearance that covers the finding, or nil.
 func (p *proposal) bearing(st *stage.State, r dependency,
 	visit func(fd finding, under string, path []string, named bool, by *clearance)) error {
 	var cleared []clearance
@@ -488,8 +489,8 @@ func (p *proposal) bearing(st *stage.State, r dependency,
 			if agent != "" && fd.Agent != "" && fd.Agent != agent {
 				continue // an event of another agent with the same id
 			}
-			// A finding that a belief became unreliable counts only against proposals that cite the belief. In a recall,
-			// the context policy refuses unreliable beliefs.
+			// A finding that a belief became unreliable counts only against proposals that cite it. In a recall, the
+			// context policy refuses unreliable beliefs.
 			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
 				continue
 			}

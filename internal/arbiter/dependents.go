@@ -31,7 +31,7 @@ type touched struct {
 // walk calls visit for each subject whose findings apply to a proposal that depends on r. The subjects that r names
 // come first: its belief, and its decision or its observation and source. Then come the ancestors of the belief.
 //
-// sender is the agent that sent the proposal. If r names a decision, the same agent sent it. base is the path from the
+// sender is the agent that sent the proposal. If r names a decision, sender sent that too. base is the path from the
 // proposal to r, or nil if the caller needs no paths.
 //
 // The arguments of visit: under is the subject's key. If the subject is an event, agent is the agent that sent it, else

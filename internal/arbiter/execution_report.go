@@ -25,7 +25,7 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		return nil, nil
 	}
 	if !streams.ValidID(o.Action) {
-		return nil, nil // an outcome of an answer names no action; another outcome may name an id that is not valid
+		return nil, nil // the outcome is an answer in words, which names no action, or its action id is not valid
 	}
 	v := new(streams.VerdictEntry)
 	known, err := st.Load(stage.Key(keyVerdict, e.Project, o.Agent, o.Action), v)

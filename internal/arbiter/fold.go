@@ -21,7 +21,7 @@ import (
 
 // Fold is the arbiter's fold of the ledger. Create it with NewFold.
 //
-// Only the stage's loop uses it.
+// Only the stage's loop may use it: it is not safe for concurrent use.
 type Fold struct {
 	// Metrics, if set before the fold is used, counts verdicts and holds.
 	Metrics *metrics.Arbiter
@@ -69,8 +69,8 @@ type proposal struct {
 	ID       string       `json:"id"`
 	Reuses   string       `json:"reuses,omitzero"` // the id with which it was sent, if another event had that id
 	Agent    string       `json:"agent"`
-	Intake   uint64       `json:"intake,omitzero"` // place in the intake
-	Also     []uint64     `json:"also,omitzero"`   // places in the intake of repeats that came before the verdict
+	Intake   uint64       `json:"intake,omitzero"` // position of its message in the intake
+	Also     []uint64     `json:"also,omitzero"`   // positions in the intake of repeats that came before the verdict
 	Session  string       `json:"session,omitzero"`
 	Tool     string       `json:"tool,omitzero"`
 	Summary  string       `json:"summary,omitzero"`
@@ -102,8 +102,8 @@ type proposal struct {
 	Body string `json:"body,omitzero"`
 	// Hints are the annotations of the called tool.
 	Hints string `json:"hints,omitzero"`
-	// Of is the catalogue from which the host took the tool. Accepted is the level at which a person accepted the
-	// tool, or nil.
+	// Of is the catalogue, a server's list of tools, from which the host took the tool. Accepted is the level at which
+	// a person accepted the tool, or nil.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
 	// Sources are the sources that the user named and whose steps the action carries out.
@@ -117,8 +117,8 @@ type proposal struct {
 	// or nil.
 	Class      string   `json:"class,omitzero"`
 	Confidence *float64 `json:"confidence,omitzero"`
-	// Withheld are recalled beliefs that are left out of the answer: they do not match their ledger entries, or there is
-	// a finding on them.
+	// Withheld are recalled beliefs that are left out of the answer, because they do not match their ledger entries or
+	// there is a finding on them.
 	Withheld []streams.Refusal `json:"withheld,omitzero"`
 	// Withdrawn is set when the agent withdrew the proposal before it was decided. Then a verdict hold opens no hold.
 	Withdrawn bool `json:"withdrawn,omitzero"`
@@ -163,7 +163,7 @@ type hold struct {
 const (
 	keyClock      = 'c' // → ledger time
 	keyProposal   = 'p' // seq → proposal
-	keyTimer      = 't' // time, kind, seq or hold → nothing
+	keyTimer      = 't' // time, kind, what the timer is about → nothing
 	keyHold       = 'h' // project, hold → hold
 	keyOpen       = 'n' // project, agent → number of open holds; with session and tool → number for these
 	keyVerdict    = 'v' // project, agent, id → verdict entry

@@ -73,8 +73,8 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.
 		Statement: b.ID})
 }
 
-// erased answers a statement about one data subject. The runtime has already folded the partition again without the
-// entries that the statement lists.
+// erased answers a statement about one data subject. The stage's loop has already folded the partition again without
+// the entries that the statement lists.
 func erased(e *streams.Entry, now time.Time) (*stage.Output, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil || streams.Erasure(e.Body) == nil {

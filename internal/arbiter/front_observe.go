@@ -21,7 +21,7 @@ type admissions struct {
 	mu      sync.Mutex
 	waiting int                                     // number of waiting requests to observe
 	others  int                                     // number of waiting proposals and resolutions
-	heard   map[uint64]*streams.ObserveReply        // results that no request has asked for
+	heard   map[uint64]*streams.ObserveReply        // results for which no request has asked yet
 	order   []uint64                                // the keys of heard, oldest first
 	asked   map[uint64]chan<- *streams.ObserveReply // requests that wait for a result
 }

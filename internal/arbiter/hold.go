@@ -32,8 +32,8 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	if err := st.Put(stage.Key(keyHold, p.Project, h.ID), h); err != nil {
 		return err
 	}
-	// The proposal's entry has the state that the belief's parents had when it was made. They may have become unreliable
-	// since.
+	// The proposal's entry has the state that the belief's parents had when the entry was made. The parents may have
+	// become unreliable since then.
 	fell, err := p.fellSince(st, h)
 	if err != nil || len(fell) == 0 {
 		return err
@@ -71,7 +71,7 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 	return st.Put(key, h)
 }
 
-// countHold adds by to the number of open holds in the metrics. Holds of recorded sessions that are replayed (in
+// countHold adds `by` to the number of open holds in the metrics. Holds of recorded sessions that are replayed (in
 // synthetic projects) are not counted.
 func (f *Fold) countHold(project string, by int) {
 	if !streams.IsSynthetic(project) {
@@ -96,7 +96,7 @@ func openHolds(st *stage.State, key []byte) (int, error) {
 	return int(binary.BigEndian.Uint64(v)), nil
 }
 
-// addOpenHolds adds by, which may be negative, to the agent's numbers of open holds.
+// addOpenHolds adds `by`, which may be negative, to the agent's numbers of open holds.
 func addOpenHolds(st *stage.State, project, agent, session, tool string, by int) error {
 	for _, key := range [][]byte{agentKey(project, agent), alikeKey(project, agent, session, tool)} {
 		n, err := openHolds(st, key)

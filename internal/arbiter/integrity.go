@@ -15,13 +15,14 @@ const ruleIntegrity = "belief-integrity"
 
 func sealKey(project, belief string) []byte { return stage.Key(keySeal, project, belief) }
 
-// noteSeal stores the seal of a memory write's belief, computed from the write's ledger entry. Ingest, which serves the
-// belief, may run in another process, so someone who changes ingest's state does not change this seal.
+// noteSeal stores the seal (a digest, streams.BeliefRef.Seal) of a memory write's belief, computed from the write's
+// ledger entry. Ingest, which serves the belief, may run in another process, so someone who changes ingest's state does
+// not change this seal.
 func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
 	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
 }
 
-// copySeals copies the seal of each superseded belief to the copy of the belief that a rollback made.
+// copySeals gives each belief that a rollback made as a copy of a superseded belief the seal of that belief.
 func copySeals(st *stage.State, project string, all []beliefs.Revision) error {
 	for _, rv := range all {
 		if rv.Anew == "" {

@@ -150,8 +150,8 @@ func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 	}
 }
 
-// spotlight marks untrusted texts if the caller asked for that: all context-only and contradicting texts, and admitted
-// texts of external origin. Texts that are spotlighted because of a rule are not changed.
+// spotlight marks untrusted texts (text.Spotlight): all context-only and contradicting texts, and admitted texts of
+// external origin. Texts that a rule already had spotlighted are not changed.
 func spotlight(r *streams.RecallEntry) {
 	wrap := func(items []streams.RecallItem, all bool) {
 		for i := range items {

@@ -167,7 +167,7 @@ func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) err
 	return f.revise(st, h, fresh)
 }
 
-// recheck returns those present reasons against a hold that its verdict's entry does not have.
+// recheck returns the reasons that speak against a hold now and that its verdict's entry does not have.
 func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.Reason, error) {
 	var fresh []streams.Reason
 	add := func(r streams.Reason) {

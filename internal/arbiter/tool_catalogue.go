@@ -14,7 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// maxOffers is the maximum number of keys for catalogues of tools that are stored for a project.
+// maxOffers is the maximum number of keys that are stored for a project's catalogues of tools. A catalogue takes one
+// key for each entry, and one that leads to its latest entry.
 const maxOffers = 2000
 
 // maxShownTools is the maximum size in bytes of a catalogue's ledger entry that an answer repeats.

@@ -40,7 +40,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	}
 	if pol != nil {
 		// The policy in force here is the one with which ingest classified the action, because both decide at the same
-		// place in the ledger. Only the agent's declaration can have raised the level.
+		// place in the ledger. So a.Level is above this policy's level only if the agent declared it.
 		call := p.call()
 		class = classify(pol, call, a.Annotations, a.Level)
 		p.Level = class.Level.String()
