@@ -11,7 +11,8 @@ func init() {
 	writesIn(streams.TypeTools, (*Fold).applyTools)
 }
 
-// catalogue makes the ledger entry of a tool server's catalogue. The entry repeats the event without changes.
+// catalogue makes the ledger entry of a tool server's catalogue (its list of tools). The entry repeats the event
+// without changes.
 func (f *Fold) catalogue(_ *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Tools) (*stage.Admission, error) {
 	return admission(streams.TypeTools, m.Address.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server,

@@ -219,7 +219,7 @@ func (f *Fold) applyArbiterAlerts(st *stage.State, e *streams.Entry) error {
 	return f.findings(st, e, a.Alerts)
 }
 
-// applyVerdict applies the arbiter's verdict on a memory write to the memory's belief.
+// applyVerdict folds a verdict of the arbiter. A verdict on a memory write changes the state of the memory's belief.
 func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if e.Type != streams.TypeVerdict {
 		return nil
@@ -304,7 +304,8 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	return f.compareStatements(st, e.Project, r.Ref.ID, v.Time)
 }
 
-// cleared returns the findings for which an approved memory was held, as findings on its belief.
+// cleared returns the keys (streams.FindingKey) of the findings for which an approved memory was held, as findings on
+// its belief.
 func cleared(belief string, v *streams.VerdictEntry) (out []string) {
 	for _, r := range v.Reasons {
 		if r.Verdict > streams.Allow && r.Rule != "" {

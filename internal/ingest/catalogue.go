@@ -42,7 +42,7 @@ type offer struct {
 // Parts of keyOffer. Each comment lists the parts of the key after this one and, after the arrow, the value.
 const (
 	offerLatest   = "l" // agent, server → offer
-	offerCarrier  = "c" // in the same part: a carrier; then agent, server → nothing
+	offerCarrier  = "c" // a carrier follows in the same part of the key; agent, server → nothing
 	offerProposed = "p" // agent → proposals to accept a catalogue
 	offerAccepted = "a" // digest → nothing: the catalogue is accepted
 )

@@ -59,7 +59,8 @@ const (
 	pasteShare   = 0.5
 )
 
-// phraseKey returns the key of a phrase in the table space. h is the phrase's hash.
+// phraseKey returns the key of a phrase in a table. space is the first byte of the table's keys. h is the phrase's
+// hash.
 func phraseKey(space byte, project string, h uint64) []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], h)

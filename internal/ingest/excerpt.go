@@ -5,9 +5,10 @@ import (
 	"lazaret/pkg/text"
 )
 
-// This file finds excerpts: runs of words that a text shares with an external reading. The index misses an excerpt of a
-// few words from a long reading, because it has only a sample of the reading's phrases. Therefore the words themselves
-// are compared, for texts with the user's credential, and for texts that the agent presents as the user's words.
+// This file finds excerpts: runs of words that a text shares with an external reading. The index of phrases (derive.go)
+// misses an excerpt of a few words from a long reading, because it has only a sample of the reading's phrases.
+// Therefore the words themselves are compared, for texts with the user's credential, and for texts that the agent
+// presents as the user's words.
 
 // Limits of the search for excerpts.
 const (
@@ -27,8 +28,9 @@ type excerpted struct {
 	all  bool      // the whole text counts as an excerpt
 }
 
-// wordings caches the wordings of readings. Each text with the user's credential is compared with the same latest
-// readings, and splitting 256 KiB of them into words takes longer than the rest of the work on a short message.
+// wordings caches the wordings (the words, text.Wording) of readings. Each text with the user's credential is compared
+// with the same latest readings, and splitting 256 KiB of them into words takes longer than the rest of the work on a
+// short message.
 //
 // The cache does not influence decisions, because a wording depends only on the text. Only the stage's loop uses it.
 type wordings struct {

@@ -127,7 +127,7 @@ func (l *sessionless) since(n int) streams.Shown {
 	return s
 }
 
-// baseKey has the number of sessionless texts before the first event of a session.
+// baseKey is the key of the number of sessionless texts before the first event of a session.
 func baseKey(project, agent, session string) []byte {
 	return stage.Key(keyShown, project, agent, session, "base")
 }

@@ -18,7 +18,7 @@ import (
 // This file decides which unverified content an agent may use for planning: notes of an agent that contain nothing
 // foreign, and results of systems of record. Foreign means here: from neither the user, nor the operator, nor the agent
 // itself. For each session, the state records whether the user or operator has said anything, and which reading first
-// brought in foreign content. A grade never makes a belief supported.
+// brought in foreign content. Such content has a grade (beliefs.Grade). A grade never makes a belief supported.
 
 // Limits of grading. A note that exceeds one of them gets no grade.
 const (

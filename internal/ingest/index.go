@@ -16,7 +16,7 @@ import (
 // are on six shelves: for each of the three classes of origin, one shelf has the memories and one the read content. A
 // shelf consists of volumes, and each volume has a word index. Each shelf is searched separately. So content of a less
 // trusted class cannot crowd content of a more trusted class out of the hits, and read content cannot crowd out
-// memories. The word indexes are part of the state: Apply writes them, and a refold rebuilds them.
+// memories. The word indexes are part of the state: Apply writes them, and a new fold of the ledger rebuilds them.
 
 // The classes of origin, most trusted first.
 const (

@@ -125,9 +125,10 @@ func (f *Fold) scanDue(st *stage.State, clock string, now time.Time,
 	})
 }
 
-// aged returns the revisions of beliefs of one project that became stale or expired, as many as fit into one entry, or
-// nil if there are none. The result's Aged is the number of due times to remove. It counts beliefs without a revision
-// too: a belief that was confirmed since, or dropped, does not become stale, but its due time is removed.
+// aged returns the revisions of beliefs of one project and one person that became stale or expired, as many as fit into
+// one entry, or nil if there are none. The result's Aged is the number of due times to remove. It counts beliefs
+// without a revision too: a belief that was confirmed since, or dropped, does not become stale, but its due time is
+// removed.
 func (f *Fold) aged(st *stage.State) (*pendingRevisions, error) {
 	for _, clock := range f.agedClocks(st.Partition()) {
 		now, err := f.clock(st, clock)

@@ -18,7 +18,7 @@ const maxPinpoint = 10_000
 
 // PinpointRequest selects beliefs. Candidates are the beliefs in Beliefs and, if Agent, Session, Source or Tool is set,
 // all beliefs that match these. A candidate must match each of Agent, Session, Source, Tool, Since and Until that is
-// set. A content matches if one of its readings does.
+// set. A belief from read content matches if one reading of the content matches.
 type PinpointRequest struct {
 	Project string   `json:"project"`
 	Beliefs []string `json:"beliefs,omitzero"`

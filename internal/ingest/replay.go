@@ -6,8 +6,8 @@ import (
 )
 
 // Replay folds recorded entries as ingest does, to reconstruct past beliefs from the log alone. Entries must be added
-// in ledger order. An entry of another stage is folded just before ingest's first entry whose At is at least the
-// sequence of that other entry.
+// in ledger order. The At of ingest's entry is the position up to which ingest had read the ledger. An entry of another
+// stage is folded just before the first entry of ingest whose At includes it.
 //
 // Signed bundles are skipped. They only affect later decisions, and those are recorded too.
 type Replay struct {

@@ -124,9 +124,9 @@ func (f *Fold) closeHoles(st *stage.State, project, session string, e *streams.E
 	return f.putHoles(st, sessionKey(project, e.Agent, session), &h)
 }
 
-// sessionState returns why the proposals of a session are suspect. unseen is a rejected observation, or nil. restored
-// is set if this intake does not have the acknowledged sequence that the agent names, the parameter after: the intake
-// was restored from an older state.
+// sessionState returns why the proposals of a session are suspect. unseen is a rejected observation, or nil. after is
+// the acknowledged sequence that the agent names. restored is set if this intake has not reached that sequence, because
+// it was restored from an older state.
 func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead,
 	after uint64) (unseen *streams.Unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {

@@ -11,7 +11,7 @@ import (
 )
 
 // Supersession is a proposal to a person, computed from beliefs: if two supported beliefs state different objects for
-// one subject and predicate, one may be out of date. It takes effect only when a person signs it.
+// one subject and predicate, one may be out of date. The proposal takes effect only when a person signs it.
 type Supersession struct {
 	Belief    string `json:"belief"` // the belief to be superseded
 	Says      string `json:"says"`
