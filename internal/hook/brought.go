@@ -16,7 +16,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// carrying are programs that write text that they or another program of the line read. A redirection has the name "".
+// carrying are programs that write text which they, or another program of the command line, have read. Redirections
+// count too: in shell.Path, their program is "".
 var carrying = text.Set(`tee cp mv install ln dd sponge curl wget http https xh httpie aria2c axel scp sftp rsync tar
 	bsdtar unzip 7z 7za unar aws gsutil rclone docker podman kubectl gh patch split pandoc git`)
 
@@ -24,15 +25,16 @@ var carrying = text.Set(`tee cp mv install ln dd sponge curl wget http https xh 
 var fetches = text.Set("curl wget http https xh httpie aria2c axel scp rsync aws gsutil rclone")
 
 // placed are programs that do not read the files that they write, make or remove, or that write only what the project's
-// programs print. A redirection has the name "".
+// programs print.
 var placed = text.Set("tee cp mv mkdir touch rm rmdir chmod chown truncate go gofmt make")
 
 // maxSources is the maximum number of files that are stored one by one if a command copies them into a folder. If it
 // copies more, the folder is stored.
 const maxSources = 256
 
-// noteBrought stores which files and folders of the project a command line may have written with text from outside: a
-// program of the line brings text from another machine, or reads a file that does not count as a document.
+// noteBrought stores which files and folders of the project a command line may have written with text from outside the
+// project: a program of the line brings text from another machine, or reads a file that does not count as a document of
+// the project (see the method document).
 func (h *handler) noteBrought(command string) error {
 	words, _ := h.paths(command)
 	if len(words) > 0 && !slices.ContainsFunc(words, func(w shell.Path) bool { return w.Write }) {
@@ -71,7 +73,8 @@ func (h *handler) noteBrought(command string) error {
 // further ones, it returns the folders.
 const maxTargets = 2048
 
-// named returns the places that a line may write as far as its words say.
+// named returns the places (absolute paths without symbolic links) to which a command line may write, as far as its
+// words name them.
 func (h *handler) named(words []shell.Path, command string, sources []string) (places []string) {
 	names := map[string]bool{}
 	add := func(all []string) {
@@ -155,7 +158,7 @@ func (h *handler) fresh(place string) bool {
 }
 
 // changed returns the files of the project that have changed since the call was permitted, and the folders that were
-// moved there or that are new repositories. ok is false if they are not known.
+// moved into it or that are new repositories. ok is false if they are not known.
 func (h *handler) changed() (places []string, ok bool) {
 	root := h.real(cmp.Or(h.cfg.Folder, h.e.CWD))
 	if h.cfg.Read == nil || h.began.IsZero() || root == "" {
@@ -210,7 +213,8 @@ func (h *handler) changed() (places []string, ok bool) {
 // outside as a whole.
 const maxCopies = 4
 
-// moved returns the places to which a line copies or moves files with text from outside that are in folders.
+// moved is for a command line that copies or moves folders. It returns the new places of those files in the folders
+// that have text from outside.
 func (h *handler) moved(words []shell.Path) (places []string) {
 	copies := 0
 	for i, w := range words {
@@ -234,7 +238,7 @@ func (h *handler) moved(words []shell.Path) (places []string) {
 	return places
 }
 
-// destination returns the names of the first of words to which a program copies its other arguments.
+// destination returns the names of the first word to which the program copies its other arguments.
 func destination(words []shell.Path, program string) []string {
 	for _, w := range words {
 		if w.Program == program && w.Write && !w.Source && !w.Folder {
@@ -244,7 +248,8 @@ func destination(words []shell.Path, program string) []string {
 	return nil
 }
 
-// broughtIn returns the files below the folder to, a copy of the folder from, whose text is from outside.
+// broughtIn returns the files with text from outside in the folder to, which is a copy of the folder from. If it cannot
+// look them up, it returns the folder.
 func (h *handler) broughtIn(from, to string, copies int) (places []string) {
 	if h.cfg.Read == nil || copies > maxCopies {
 		return []string{to}

@@ -14,7 +14,8 @@ import (
 )
 
 // libraries are folders in the home and of the machine in which the tools of languages store libraries and their own
-// sources. Their files count as documents, because the project runs this code anyway.
+// sources. Their files count as documents of the project (see the method document), because the project runs this code
+// anyway.
 var libraries = strings.Fields(`~/go/pkg/mod ~/sdk/go* ~/.cargo/registry ~/.cargo/git/checkouts ~/.rustup/toolchains
 	~/.m2 ~/.gradle/caches ~/.local/lib/python*/site-packages /usr/local/go /usr/lib/go /usr/lib/go-* /usr/share/go-*
 	/opt/homebrew/opt/go /opt/homebrew/Cellar/go /usr/lib/python3* /usr/local/lib/python3*`)
@@ -72,8 +73,9 @@ func (h *handler) documentOr() beliefs.Origin {
 }
 
 // document reports whether a file counts as a document of the project: a regular file or a folder in the project's
-// folder that got no text from outside by a command of the session, see noteBrought. Libraries count, the agent's own
-// notes, and files outside of the folder that the user named or that a command of the session wrote, see noteWritten.
+// folder that got no text from outside by a command of the session, see noteBrought. Libraries and the agent's own
+// notes count too, and so do files outside of the folder that the user named or that a command of the session wrote,
+// see noteWritten.
 func (h *handler) document(file string) bool {
 	if cmp.Or(h.cfg.Folder, h.e.CWD) == "" {
 		return true // it is not known which folder is the project's
@@ -95,7 +97,8 @@ func (h *handler) document(file string) bool {
 	return true
 }
 
-// upward finds a part of a pattern with which it may name files outside of the folder before its first sign.
+// upward finds a part of a pattern, such as "..", with which the pattern may name files outside of the folder that
+// stands before its first wildcard.
 var upward = regexp.MustCompile(`\.\.|\{[^}]*/`)
 
 // documents reports whether all files that a pattern of a host names count as documents.
@@ -111,8 +114,8 @@ func (h *handler) documents(pattern string) bool {
 		!slices.ContainsFunc(files, func(file string) bool { return !h.document(file) })
 }
 
-// deep reports whether a pattern may name files with text from outside in folders of any depth: zsh and hosts read **/
-// so, and Go does not.
+// deep reports whether a pattern may name files with text from outside in folders of any depth. zsh and hosts expand
+// **/ to any depth, and Go's Glob does not.
 func (h *handler) deep(pattern string) bool {
 	folder, _, ok := strings.Cut(pattern, "**")
 	return ok && slices.ContainsFunc(h.places(folder[:strings.LastIndexByte(folder, '/')+1]+"."), h.holds)
@@ -151,7 +154,7 @@ func (h *handler) searchesOutside(command string, words []shell.Path, shown bool
 var passing = text.Set("cd pushd popd cp mv git mkdir rm rmdir touch chmod")
 
 // foundOutside reports whether a search in some folders may have found text from outside. If shown is set, it has found
-// none if each line of the call's result begins with the name of another file.
+// none if each line of the call's result begins with the name of a document.
 func (h *handler) foundOutside(folders []string, shown bool) bool {
 	folders = slices.DeleteFunc(folders, func(name string) bool {
 		return !slices.ContainsFunc(h.places(name), func(place string) bool { return place != "" && h.holds(place) })
@@ -203,7 +206,7 @@ var (
 
 // foreign returns the files that the programs of a command line read or copy and that do not count as documents.
 // unknown is set if it is not known which files these programs read. Of the files that programs may write as well as
-// read, it returns those to which a command brought text from outside; if all is set, it returns others, too.
+// read, it returns only those to which a command brought text from outside, unless all is set.
 func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown bool) {
 	matched, anew := 0, map[string]bool{}
 	removes := slices.ContainsFunc(words, func(w shell.Path) bool { return removing[w.Program] })
@@ -246,8 +249,8 @@ func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown
 	return files, unknown
 }
 
-// madeAnew reports whether a file is one of anew, the files whose text the line has replaced before, and is in a folder
-// of temporary files. Then it only has text that the line's programs printed: go test > /tmp/x; tail /tmp/x.
+// madeAnew reports whether a file is a temporary file whose whole text the line itself has replaced (anew has these
+// files). Such a file has only text that the line's programs printed: go test > /tmp/x; tail /tmp/x.
 func (h *handler) madeAnew(file string, anew map[string]bool) bool {
 	place := h.real(h.path(file))
 	return anew[place] && h.temporary(place) && h.cfg.Read != nil && !h.began.IsZero() && h.fresh(place)
@@ -286,8 +289,8 @@ func (h *handler) remotes() []string {
 	return names
 }
 
-// exists reports whether a word names a file. If the files cannot be looked up, a path that leads out of the working
-// folder does, and that of a file which a command brought from outside.
+// exists reports whether a word names a file. If this process cannot look up files, exists is true for a path that
+// leads out of the working folder, and for a file to which a command brought text from outside.
 func (h *handler) exists(file string) bool {
 	if h.cfg.Read == nil {
 		return filepath.IsAbs(file) || strings.HasPrefix(file, "~/") || strings.Contains(file, "../") ||
@@ -336,8 +339,8 @@ func (h *handler) userNamed(place string) bool {
 }
 
 // noteWritten stores the files of the folder of temporary files to which a command line redirected the output of its
-// programs, if that is only text of the project: go test ./... > /tmp/out.txt. It forgets files that another line may
-// have written.
+// programs: go test ./... > /tmp/out.txt. own is set if this output is only text of the project; otherwise no file is
+// stored. It forgets files that another line may have written.
 func (h *handler) noteWritten(command string, own bool) error {
 	words, _ := h.paths(command)
 	for _, w := range words {

@@ -105,9 +105,10 @@ type handler struct {
 	send    func(ctx context.Context, subject string, body []byte) error
 	// rejected joins the errors of rejected observations.
 	rejected error
-	// importedBy has the places of the files that memory files import, see isImported. It is nil until it is needed.
+	// importedBy has the places (paths without symbolic links) of the files that memory files import, see isImported.
+	// It is nil until it is needed.
 	importedBy map[string]bool
-	// marked has the marks of the session. It is nil until it is needed.
+	// marked has the marks of the session, see marks.go. It is nil until it is needed.
 	marked *marks
 	// began is when the call was permitted, or zero if that is not known.
 	began time.Time

@@ -64,7 +64,7 @@ func imports(s string) (all []imported) {
 	return all
 }
 
-// importPaths returns the paths that may begin a text, up to white space that is not escaped.
+// importPaths returns the paths with which a text may begin, up to white space that is not escaped.
 func importPaths(s string) []string {
 	var b strings.Builder
 	for i := 0; i < len(s) && b.Len() < maxLength; i++ {
@@ -222,12 +222,12 @@ func (h *handler) memoryFiles() (files []string) {
 	return files
 }
 
-// rewriting are programs that can make an import of text that a file has, or of parts of the line.
+// rewriting are programs that can compose an import from text that a file already has, or from parts of the line.
 var rewriting = text.Set("sed printf awk perl tr")
 
 // addsImport reports why a person has to look at a write to a memory file: its new text imports a file that the memory
 // file did not import before, and that the user did not name when asking for the change. Nobody has judged the text of
-// this file. An import of another memory file of the project passes.
+// this file. An import of another memory file of the project is no such reason.
 func (h *handler) addsImport(w memoryWrite) string {
 	composed := h.e.tool() == "Bash" && composes(w.text)
 	written := imports(w.text)
@@ -265,8 +265,8 @@ func (h *handler) addsImport(w memoryWrite) string {
 	return ""
 }
 
-// unquote removes the quotes of a command line. lone finds an @ that the line may join with a path, and escaped a
-// letter that programs write for an escape.
+// unquote removes the quotes of a command line. lone finds an @ that the line may join with a path. escaped finds an
+// escape such as \x, for which the programs in escapes write a character.
 var (
 	unquote = strings.NewReplacer("\\\n", "", `"`, "", `'`, "", `\`, "")
 	lone    = regexp.MustCompile("(^|\\s)@(\\s|[{$`]|$)")

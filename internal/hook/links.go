@@ -24,9 +24,9 @@ const (
 	maxStars   = 4
 )
 
-// linked reports why a person has to look at a command line. Either a word of it leads to another file than its name
-// says, through a symbolic link, or the line writes in a folder outside of the project. The policy sees the names
-// alone. Files of the folder of temporary files may be written.
+// linked reports why a person has to look at a command line, or "" if nobody has to. Either a word of it leads to
+// another file than its name says, through a symbolic link, or the line writes in a folder outside of the project. The
+// policy sees the names alone. Files of the folder of temporary files may be written.
 func (h *handler) linked(command string) (why string) {
 	if h.e.CWD == "" {
 		return "" // it is not known where relative paths lead
@@ -45,7 +45,7 @@ func (h *handler) linked(command string) (why string) {
 			return "npx may download " + w.Tool + ", which is not installed in the project"
 		}
 		if w.Folder {
-			// A line that stays in the working folder and is no build has its own level.
+			// A line that is no build and stays in the working folder needs no check here: the policy gives it a level.
 			if builds || w.Lost || !slices.Equal(w.Names, []string{"."}) {
 				why = h.worksOutside(w)
 			}
@@ -178,8 +178,8 @@ func (h *handler) worksOutside(w shell.Path) string {
 	return ""
 }
 
-// outsider reports whether a program of a line may not write to the place of a name without a person. in is the place,
-// or a file in it: if the project's folder is the home, not all files in it count as inside.
+// outsider reports whether a person must look before a program of a line writes to the place of a name. in is the
+// place, or a file in it: if the project's folder is the home, not all files in it count as inside.
 func (h *handler) outsider(name, place, in string) bool {
 	return !h.agentsOwn(place) && !h.inProject(name, in) && !h.temporary(place) && !h.namedOutside(name)
 }
@@ -295,8 +295,8 @@ func (h *handler) linkedFile(file string, write bool) string {
 
 const editsSettings = "it edits a file of settings through a link"
 
-// settingsLinked reports whether programs run or read the file at a place of the project as settings, and its name does
-// not say so. A memory file may be a link to another memory file.
+// settingsLinked reports whether programs run the file at a place of the project, or read it as settings, and the name
+// that the call uses does not show that. A memory file may be a link to another memory file.
 func (h *handler) settingsLinked(named, place string) bool {
 	rel, name := h.relative(place), h.relative(named)
 	return place != "" && !filepath.IsAbs(rel) && shell.Started(rel) && !shell.Started(name) &&

@@ -27,7 +27,7 @@ const maxMarks = 100_000
 
 const markSize = 1 + 32 + 1
 
-// mark has the numbers of the latest marks of a place; 0 says that there is none.
+// mark has, for each letter, the number of the latest mark of a place, counted from 1; 0: there is none.
 type mark struct{ outside, stays, own, holds int }
 
 type marks struct {

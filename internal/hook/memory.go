@@ -289,7 +289,7 @@ func (h *handler) input() (in input) {
 		in.Files = append(in.Files, files...)
 	}
 	for _, name := range []string{"workdir", "cwd", "directory", "dir_path", "working_directory"} {
-		// A host runs the command line in this folder, or it does not know the argument.
+		// A host that knows the argument runs the command line in this folder. Another host ignores it.
 		var dir string
 		if json.Unmarshal(raw[name], &dir) == nil && dir != "" && dir != "." && dir != h.e.CWD && in.Command != "" {
 			in.Command = "true || cd '" + strings.ReplaceAll(dir, "'", `'\''`) + "'\n" + in.Command

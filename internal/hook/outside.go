@@ -83,8 +83,8 @@ func (h *handler) inProject(file, place string) bool {
 	return below(place, project) && (!below(h.real(h.path("~/")), project) || h.plain(place))
 }
 
-// places returns the places where a path may lead, without symbolic links: programs remove ".." before they follow the
-// links, or after.
+// places returns the two places to which a path may lead, as paths without symbolic links: some programs remove ".."
+// before they follow the links, others after.
 func (h *handler) places(file string) []string {
 	at := h.uncleaned(file)
 	return []string{h.real(filepath.Clean(at)), h.real(at)}

@@ -53,7 +53,7 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 		action.Level = &level
 	}
 	if outside != "" || written.file != "" && written.unknown {
-		action.Host = streams.Hold.String() // no delegation passes it
+		action.Host = streams.Hold.String() // the policy cannot delegate an action that its host holds
 	}
 	a, _, err := h.ask(ctx, name, &pending{Action: action, Memory: h.memory(written), Outside: outside}, h.cfg.Wait)
 	return a, err
