@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// keySpace is the first byte of this package's keys in a stage's state. The stage itself uses no such keys.
+// keySpace is the first byte of this package's keys in a stage's state. The stage itself uses no keys with this byte.
 const keySpace = 0xA0
 
 func chunkKey(digest string, i int) []byte {
@@ -112,7 +112,7 @@ func Digest(st *stage.State, do string) (string, error) {
 	return string(v), nil
 }
 
-// Bundle returns the active bundle of a command, or nil.
+// Bundle returns the bundle that the command do put in force, or nil if nothing is in force.
 func Bundle(st *stage.State, do string) ([]byte, error) {
 	b, ok, err := st.Get(bundleKey(do))
 	if err != nil || !ok {
@@ -135,9 +135,9 @@ func NewCache[T any](compile func(bundle []byte) (T, error)) *Cache[T] {
 	return &Cache[T]{compile: compile, byDig: make(map[string]T)}
 }
 
-// Active returns the compiled active value of a command and its digest; both are zero if there is none.
-// If a bundle that ingest accepted does not compile here, Active returns an error: this process is
-// older than the bundle and must not judge.
+// Active returns the compiled bundle that the command do put in force, and its digest. Both are zero if nothing is in
+// force. If a bundle that ingest accepted does not compile here, Active returns an error: this process is older than
+// the bundle and must not judge.
 func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err error) {
 	if digest, err = Digest(st, do); err != nil || digest == "" {
 		return v, "", err
@@ -155,7 +155,7 @@ func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err e
 	return v, digest, nil
 }
 
-// Compiled returns a compiled bundle, which need not be active. digest must be the digest of the bundle.
+// Compiled returns a compiled bundle, which need not be in force. digest must be the digest of the bundle.
 func (c *Cache[T]) Compiled(digest string, bundle []byte) (T, error) {
 	if v, ok := c.byDig[digest]; ok {
 		return v, nil
@@ -171,7 +171,7 @@ func (c *Cache[T]) Compiled(digest string, bundle []byte) (T, error) {
 	return v, nil
 }
 
-// Put activates a bundle without a signed command. It is for tests and tools whose state has no ledger.
+// Put puts a bundle in force without a signed command. It is for tests and tools whose state has no ledger.
 func Put(st *stage.State, do string, bundle []byte) error {
 	if err := st.Set(bundleKey(do), bundle); err != nil {
 		return err

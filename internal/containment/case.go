@@ -39,7 +39,7 @@ const (
 // Ways are the ways in the order of reports.
 var Ways = []string{Recorded, Verbatim, Paraphrased, Pasted, Excerpt, Candidate}
 
-// Case is a line or session, with the texts that are recalled.
+// Case is a line or session of a labelled recording, with the texts that are recalled.
 type Case struct {
 	Script  replay.Script
 	Dataset string
@@ -64,7 +64,7 @@ type Text struct {
 	aside  bool            // for an attack: it was reachable as context
 	why    string          // for a harmless text: why it was not found
 	cut    bool            // for an attack: an excerpt was pasted
-	// noted says that the agent noted the statement, planned that the note is admitted for planning.
+	// noted is set if the agent noted the statement, planned if the note is admitted for planning.
 	noted, planned bool
 }
 

@@ -54,8 +54,7 @@ func Divide(blocks []streams.Block) [][]streams.Block {
 	return append(out, part)
 }
 
-// Strings returns the strings in a JSON value, and the names that are not identifiers. Of duplicate
-// names it includes all.
+// Strings returns the strings in a JSON value, and the member names that are not identifiers, duplicates included.
 func Strings(v json.RawMessage) []string { return texts(v, spoken, false) }
 
 // All returns the strings, numbers and names in a JSON value.
