@@ -42,7 +42,7 @@ type Answer struct {
 	Checkpoint string `json:"checkpoint,omitzero"`
 	Leaves     []Leaf `json:"leaves,omitzero"`
 	Dir        string `json:"dir,omitzero"`   // snapshot
-	Bytes      []byte `json:"bytes,omitzero"` // tile, bundle, payload (after its salt)
+	Bytes      []byte `json:"bytes,omitzero"` // tile, bundle, payload (preceded by its salt)
 	Leaf       int64  `json:"leaf,omitzero"`  // find
 	Range      bool   `json:"range,omitzero"` // the request is beyond the log's end
 }

@@ -156,7 +156,7 @@ func (c *copier) notCopied() []string {
 	return left
 }
 
-// snapshots copies the stage snapshots from trimming.
+// snapshots copies the snapshots of the stages' state that were made for a trim of the ledger.
 func (c *copier) snapshots() error {
 	dirs, err := files.Glob(datafolder.StateDir(c.data, ""), "*"+snapshotSuffix)
 	if err != nil {
@@ -242,10 +242,10 @@ func (c *copier) file(rel string) (err error) {
 }
 
 var (
-	// safe are the paths of files that a backup without keys has and that are not searched. The files of nats-server,
-	// the tables of a snapshot and shards are encrypted or compressed. The files of the memory tool and of hooks are
-	// the user's data. Agents choose their names and contents, so a search would leave memories out. Records and
-	// reminders contain names of projects, persons and sessions, which also may look like a token.
+	// safe are the paths of files that a backup without keys has and that are not searched for secrets. The files of
+	// nats-server, the tables of a snapshot and shards are encrypted or compressed. The files of the memory tool and of
+	// hooks are the user's data. Agents choose their names and contents, so a search would leave memories out. Records
+	// and reminders contain names of projects, persons and sessions, which also may look like a token.
 	safe = regexp.MustCompile(`(?s)^(jetstream/jetstream/.*/(meta\.(inf|sum|key)|[0-9]+\.(blk|key)|index\.db)` +
 		`|state/.*\.sst|(memories|hooks)/.*|forgotten/[^/]*\.note|shards/([^/]*\.zip|sealed)` +
 		`|notify/(acks|dead(\.1)?|reminders-[^/]*)\.jsonl?(\.lock)?)$`)

@@ -4,7 +4,8 @@
 //
 // The auditor's log is copied before the streams: an auditor accepts a ledger that is ahead of its log, and refuses a
 // ledger that is behind. The streams are copied while the server is stopped, so that they are consistent. Of the state
-// of the stages, the backup contains only the snapshots from trimming; the stages compute the rest from the ledger.
+// of the stages, the backup contains only the snapshots that were made for a trim of the ledger; the stages compute the
+// rest from the ledger.
 //
 // It may import internal/datafolder, internal/natsserver and internal/stage, but not internal/embedded. Begin reading
 // with Copy in copy.go, which says what belongs to a backup, then Restore in restore.go. archive.go packs and unpacks

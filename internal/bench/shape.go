@@ -126,8 +126,8 @@ func readNew(ctx context.Context, nc *nats.Conn, stream string, fn func(jetstrea
 	return func() { cc.Stop(); <-cc.Closed() }, nil
 }
 
-// copyOver publishes an entry for each observation. Like ingest, it collects the next entries while the
-// last ones are being published.
+// copyOver publishes a ledger entry for each observation in the intake. Like ingest, it collects the next entries while
+// the last ones are being published.
 func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entries []streams.Entry,
 	o PipelineOptions) error {
 	js := wire.JetStream(nc)

@@ -243,9 +243,8 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The callers are agents of their own. A malformed message makes all sessions of the agent that sent
-	// it unseen: the agent may have read content that was not judged. No proposal is allowed in an unseen
-	// session.
+	// The callers are agents of their own. A malformed message affects all sessions of the agent that sent it: no
+	// proposal is allowed in them, because the agent may have read content that was not judged.
 	asking, err := f.agents(names[:min(f.askers, len(names))], asker)
 	if err != nil {
 		return nil, err

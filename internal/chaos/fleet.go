@@ -50,7 +50,7 @@ type layout struct {
 	joint  bool // the stages of a process decide in joint frames (docs/architecture.md)
 	killed int  // in how many of three kills the standby is killed together with the process
 	askers int  // number of projects with a caller
-	// rest is the time between two windows of events. Stages decide jointly only while the ledger does
+	// rest is the time between two windows of events (see load.send). Stages decide jointly only while the ledger does
 	// not grow.
 	rest    time.Duration
 	audited []string // the two processes with an audit log

@@ -99,8 +99,8 @@ func own(recs []record, stage string) (out []uint64) {
 	return out
 }
 
-// rivals runs two processes of the program at the same time. The process that loses the fence may become idle, resync
-// or end. rivals restarts a process that ends, as a supervisor would.
+// rivals runs two processes of the program at the same time. A process whose fenced publish is refused may become idle,
+// read the ledger again or end. rivals restarts a process that ends, as a supervisor would.
 func (r *runner) rivals(ctx context.Context) (string, error) {
 	from, err := r.mark(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 			{head("weather", "1"), `{"sun":true}`},
 			{head("assessment", "minus one"), "{}"},
 			{head("assessment", "18446744073709551615"), "[[[["},
-			{head("action", "1"), `{"id":"forged","tool":"conformance.read"}`}, // only ingest may write a proposal's entry
+			{head("action", "1"), `{"id":"forged","tool":"conformance.read"}`}, // only ingest writes proposals
 		} {
 			if _, err := put(stranger, streams.SentinelStage("stranger"), p, x.h, x.body); err != nil {
 				return "", err

@@ -5,6 +5,6 @@
 // entries to the ledger, and checks in the ledger whether the group fulfills docs/sentinels.md. It
 // knows only the command line of the program.
 //
-// It may import client, internal/datafolder, internal/embedded, internal/natsserver and internal/wire.
-// Begin reading with Sentinel in conformance.go; checks.go has the promises one by one.
+// It may import client, internal/datafolder, internal/embedded, internal/natsserver and internal/wire. Begin reading
+// with Sentinel in conformance.go; checks.go has the checks one by one.
 package conformance

@@ -50,7 +50,7 @@ type Row struct {
 	Goals  Rate `json:"next_day_attacks_held"`
 }
 
-// Report has the results of the probe.
+// Report has the results of the measurement.
 type Report struct {
 	Rows  []Row `json:"datasets"`
 	Total Row   `json:"total"`

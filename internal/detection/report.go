@@ -10,7 +10,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Report has the results of the probe.
+// Report has the results of the measurement.
 type Report struct {
 	Lines    int `json:"lines"`
 	Sessions int `json:"sessions"`

@@ -101,7 +101,7 @@ func Seeds() ([]*Seed, error) {
 	return out, nil
 }
 
-// Policy returns the neutral policy for the tools of the seeds.
+// Policy returns the neutral policy (live.NeutralFor) for the tools of the seeds.
 func Policy(seeds []*Seed) ([]byte, error) {
 	var calls []live.ToolCall
 	add := func(c *call) error {
