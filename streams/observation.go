@@ -22,7 +22,8 @@ func init() {
 		Kind: KindObs, Type: TypeObservation, Order: 1,
 		Origin: true,
 		Title:  "what was read",
-		Fields: "`content` or `blocks` (`[{type, text}]`, at most 256), `tool`, `call`, `args`, `source`",
+		Fields: "`content` or `blocks` (`[{type, text}]`, at most 256), `tool`, `call` (id of the tool call that " +
+			"returned it), `args` (of this call), `source` (a URL, path or sender)",
 	})
 }
 
