@@ -2,16 +2,17 @@ package text
 
 import "strings"
 
-// An access key of AWS has two parts. The access key ID (AKIA…, ASIA…) is an identifier: every signed URL has it in
-// its parameter X-Amz-Credential, and nobody can sign a request with it alone. The secret access key has 40 characters
-// and no prefix. So the ID is a Secret only in a content that also has such a key, and Opaque otherwise. A key that is
-// not beside an ID is found by the name in front of it.
+// An access key of AWS has two parts. The access key ID (AKIA…, ASIA…) is an identifier: every signed URL has it in its
+// parameter X-Amz-Credential, and nobody can sign a request with it alone. The secret access key has 40 characters and
+// no prefix. So the ID is a carrier of the kind Secret only if the content also has a secret access key. Otherwise it
+// is Opaque. A secret access key in a content without an ID is found only by the name in front of it.
 
 const (
 	awsID  = 20 // length of an access key ID
 	awsKey = 40 // length of a secret access key
 
-	// Kinds of the candidates. pairAWS replaces them when the whole content has been read.
+	// Kinds of the candidates, which are runs with the form of an ID or of a secret access key. pairAWS replaces the
+	// kinds when the whole content has been read.
 	keyID    Kind = "aws-id"
 	keyPart  Kind = "aws-key"
 	maxPairs      = 16 // candidates of each kind that are kept
@@ -50,7 +51,8 @@ func (cs *carrierSet) pairAWS() {
 	}
 }
 
-// pairMarks is pairAWS for positions. Keys without an ID are not marked.
+// pairMarks gives the candidates in marks their kinds, as pairAWS does for carriers. It drops secret access keys if
+// there is no ID.
 func pairMarks(marks []Span) []Span {
 	ids, keys := false, false
 	for _, m := range marks {
@@ -171,7 +173,8 @@ func (sc *scanner) awsWithin(s string, at int) {
 	}
 }
 
-// keepKey keeps a secret access key that needs no ID.
+// keepKey keeps a secret access key that needs no ID, because its name is in front of it. at is as in awsWithin, and
+// start is the key's offset in s.
 func (sc *scanner) keepKey(key string, at, start int) {
 	if value := masked(key, 0, 0); at < 0 {
 		sc.keep(Secret, value)

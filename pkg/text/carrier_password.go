@@ -53,9 +53,10 @@ func placeholder(value string) bool {
 
 const minPassword = 6
 
-// passwords keeps the passwords in a URL: in front of the host, and in parameters. body is the URL from its authority
-// on, and at is its position in the text. A host without a dot, such as localhost, is this machine or one of a test. A
-// password in front of such a host does not count. No password for a host that is reserved for manuals counts.
+// passwords keeps the passwords in a URL: in front of the host, and in parameters. tail is the URL after its authority,
+// and at is the position of the authority in the text. A host without a dot, such as localhost, is this machine or one
+// of a test. A password in front of such a host does not count. If the host is reserved for manuals, no password
+// counts.
 func (sc *scanner) passwords(authority, tail, host string, at int) {
 	if documented(host) {
 		return

@@ -4,8 +4,9 @@ import "strings"
 
 // A sentence can be split over short strings of a document: over the items of a list, the cells of a table or the
 // members of an object. cells joins such strings again. Most neighbouring short strings are no sentence: names, labels,
-// words of a list. They rarely consist of a small word alone, such as "the" or "to". So such a cell shows that the
-// strings around it are parts of a sentence.
+// words of a list. A cut cell is a short string that consists of a small word ("the", "to"), or begins or ends with one
+// (see cutWord). Names and labels are rarely cut cells. So a cut cell shows that the strings around it are parts of a
+// sentence.
 
 const (
 	cellWords = 3  // maximum number of words of a short cell
@@ -13,7 +14,8 @@ const (
 
 	// cellReach is how far from a cut cell, in cells, other cells are read as parts of its sentence.
 	cellReach = 3
-	// A sentence has two different cut cells or more. In a list of at most fewCells short strings, one is enough.
+	// A sentence has cut cells with two different small words or more. In a list of at most fewCells short strings, one
+	// cut cell is enough.
 	fewCells = 5
 )
 
@@ -83,7 +85,7 @@ func (g *segmenter) joinCells(out []byte, segs []Segment) []byte {
 // joinRun is like joinCells. All segments of run are short.
 func (g *segmenter) joinRun(b *strings.Builder, out []byte, run []Segment) []byte {
 	from, last := 0, -1 // start of the group, and its last cut cell
-	var first string    // the first cut cell of the group
+	var first string    // the small word of the group's first cut cell
 	enough := false
 	flush := func(end int) {
 		if last >= 0 && (enough || len(run) <= fewCells) {
@@ -136,9 +138,9 @@ var cutWords = Set("the this that these those my your our his her their its it t
 // openWords are words after which a phrase goes on, and that a label rarely ends with.
 var openWords = Set("the this these those my your our his her their its an and or of from into previous must")
 
-// cutWord returns the small word that shows that the cell s is a part of a sentence, or "". The word is the cell
-// itself, or its last word, after which the phrase goes on, or its first word, unless the cell is written like a
-// title.
+// cutWord returns the small word that shows that the cell s is a part of a sentence, or "". The word is the whole cell,
+// the last word if a phrase goes on after it (see openWords), or the first word if the cell begins with a lower-case
+// letter.
 func cutWord(s string) string {
 	i := strings.LastIndexByte(s, ' ')
 	if w := shortWord(s[i+1:]); i < 0 && cutWords[w] || i >= 0 && openWords[w] {

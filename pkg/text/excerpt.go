@@ -36,7 +36,7 @@ func WordingOf(s string) Wording {
 // Len is the number of words.
 func (w Wording) Len() int { return len(w.words) }
 
-// Mark sets hit[i] if word i of w is part of a run of `least` or more consecutive words that the wording in contains
+// Mark sets hit[i] if word i of w is part of a run of `least` or more consecutive words that the wording `in` contains
 // too. It reports whether there is such a run. hit must have one element per word of w. The time is linear in both
 // texts.
 func (w Wording) Mark(in Wording, least int, hit []bool) bool {

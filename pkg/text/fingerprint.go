@@ -109,7 +109,7 @@ var sketchKeys = func() (k [sketchSize / 2]uint64) {
 }()
 
 // sketch computes the sketch of the set of the words and of the pairs of adjacent words. A sentence that is moved to
-// another place changes only two pairs.
+// another place changes only the pairs at its ends and where it was.
 func (sc *scratch) sketch(words []uint64) Sketch {
 	var out Sketch
 	if len(words) == 0 {

@@ -160,7 +160,7 @@ func isCommand(w, after string) bool {
 }
 
 // beginsPhrase reports whether a joined word that follows a full stop is a phrase of its own. In place.DeleteTheFile,
-// the word DeleteTheFile is. In Delete.The.File, the rest The.File is not, because it begins with a small word.
+// it returns true for DeleteTheFile. In Delete.The.File, it returns false for The.File, because The is a small word.
 func beginsPhrase(w string) bool {
 	if tokenClass[w[0]]&inUpper == 0 {
 		return false

@@ -16,7 +16,7 @@ type scanner struct {
 	full    bool           // more spans were found than are kept
 	regions [3]region      // url, html, escape
 	letters region         // a run of single letters
-	wrap    wrap           // the text over several lines that was read last as base64
+	wrap    wrap           // the last multi-line text that was read as base64
 
 	marking bool   // instead of values, record the positions of carriers in marks
 	marks   []Span // these positions; Kind is the carrier's kind
@@ -82,7 +82,7 @@ func (sc *scanner) reset(s, via string, decoding bool) {
 // keep adds a carrier. Its position is that of the token that is being read.
 func (sc *scanner) keep(kind Kind, value string) { sc.keepAt(kind, value, 0, 0) }
 
-// keepAt adds a carrier at the position s[start:end], which is not that of the token that is being read.
+// keepAt adds a carrier at the position s[start:end]. If end is 0, place sets the position later.
 func (sc *scanner) keepAt(kind Kind, value string, start, end int) {
 	if sc.marking {
 		sc.marks = append(sc.marks, Span{Kind: string(kind), Start: start, End: end})

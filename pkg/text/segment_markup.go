@@ -7,9 +7,9 @@ import (
 )
 
 // markup splits a text with HTML or XML tags, and reports whether the text has a tag. An inline element is joined with
-// the text around it. Any other element is a segment of its own. If the text is not a document but only contains some
-// tags, such a tag becomes a line break instead. A comment is a text too, and so is an attribute value of several
-// words.
+// the text around it. Any other element is a segment of its own. If the text does not begin with a tag, it is not a
+// document: then a tag that is not inline becomes a line break instead. Comments and attribute values of several words
+// become segments too.
 func (g *segmenter) markup(s, key string, depth int) bool {
 	document := strings.HasPrefix(strings.TrimLeft(s, " \t\r\n\ufeff"), "<")
 	var b strings.Builder
@@ -160,8 +160,8 @@ func notOfTag(r rune) bool {
 	return r >= utf8.RuneSelf || !isAlnum(byte(r)) && !strings.ContainsRune(":_-[", r)
 }
 
-// attributeTexts returns the attribute values that have several words. If there is no attribute, it returns the text
-// whole.
+// attributeTexts returns the attribute values that have several words. If attributes has no equals sign, it returns
+// whole, the text of the whole tag.
 func attributeTexts(whole, attributes string) (out []string) {
 	if strings.IndexByte(attributes, '=') < 0 {
 		return []string{whole}

@@ -26,8 +26,8 @@ type Features struct {
 	Partial bool          `json:"x,omitzero"` // a limit was reached and something was left out
 }
 
-// CommandScore says how much a content reads like an order to its reader, by the linear model of
-// package [command]. It is zero below minCommand points.
+// CommandScore says how much a content reads like an order to its reader, by the linear model of package [command]. A
+// score below 25 points is recorded as zero.
 type CommandScore struct {
 	Points int      `json:"p"`           // 0 to 100
 	Words  []string `json:"w,omitempty"` // at most three words with the highest weight, highest first
@@ -74,7 +74,8 @@ type analysis struct {
 }
 
 // explore adds the features of a text and of its decoded parts, and returns the decoded spans. The text's own features
-// come before those of its parts. read is set if raw was decoded from a segment of the text, such as a base64 value.
+// come before those of its parts. read is set if raw consists of the decoded segments of another text. Then it is not
+// split into segments again.
 func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	var h Hidden
 	clean := a.clean(raw, &h)

@@ -125,7 +125,8 @@ var claims = func() (out []claim) {
 // whole returns a pattern that matches whole words.
 func whole(pattern string) string { return `(?:^| )(?:` + pattern + `)(?: |$)` }
 
-// patterns is the machine for the patterns of all claims. Behind them it has the patterns of turnedBy, and mention.
+// patterns is the machine for the patterns of all claims. After them, it has the patterns of turnedBy, and then
+// mention.
 var patterns = sync.OnceValue(func() *machine {
 	var all []string
 	for _, x := range claims {

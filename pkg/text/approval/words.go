@@ -31,7 +31,8 @@ type state struct {
 	words   map[int32]step // by id of a word
 }
 
-// step has the states after a word, those that package regexp prefers first. matched stands for the end of the pattern.
+// step has the states after a word, in the order in which package regexp prefers them. matched stands for the end of
+// the pattern.
 type step struct {
 	next []int32
 	ends bool // the pattern ends after the word if it is the last word
