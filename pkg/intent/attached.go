@@ -74,8 +74,8 @@ func (c *Call) sent(tool string, carriers []text.Carrier) iter.Seq2[*Value, stri
 	}
 }
 
-// items yields the parts of an argument that may each name a file. A content can name one only as a whole. As in curl,
-// an @ before a path says that the file is meant.
+// items yields the parts of an argument that may each name a file. If whole is set, only the whole argument may name
+// one. As in curl, an @ before a path says that the file is meant.
 func items(v string, whole bool) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for item := range strings.FieldsFuncSeq(v, func(r rune) bool { return !whole && strings.ContainsRune(",;|\n", r) }) {
@@ -183,10 +183,10 @@ func dotFile(w string) uint32 {
 	return Hash("\x00file" + name)
 }
 
-// namesFile reports whether the user's words name a file. They name it by one word of its name, unless this is a
-// verb for what tools do; by all words of its name; or by its folder, if they also have the word folder. A file also
-// counts as named if the agent knew it before it read anything external. An id also counts as named if a result has
-// it which the agent looked up for a request.
+// namesFile reports whether the user's words name a file. They name it by one word of its name, unless this is a verb
+// for what tools do; by all words of its name; or by its folder, if they also have the word folder. A file also counts
+// as named if the agent knew it before it read anything external. An id also counts as named if a result that the agent
+// looked up for a request has it.
 func (s *Said) namesFile(file string, people []uint32) bool {
 	v := readValue("", file)
 	if len(v.Tokens) > 0 && (v.named(people) || v.named(s.Known)) || v.file != 0 && Has(s.Words, v.file) {

@@ -16,11 +16,11 @@ const (
 )
 
 // AsksForCommand reports whether the user asked for a command line that runs one program and does nothing else. words
-// are the words of the line. named is set if the user named everything in it.
+// are the words of the line. named is set if the user named everything in the line.
 //
 // The reading is strict: if a request is missed, a person has to approve the command, but a wrong command may destroy
-// the machine's data. Only the latest message counts, and only if it is one row with none of the words in holds. A part
-// of a sentence asks for a command if it begins with an imperative and all of its words are understood.
+// the machine's data. Only the latest message counts, and only if it has no line break and none of the words in holds.
+// A part of a sentence asks for a command if it begins with an imperative and all of its words are understood.
 func (s *Said) AsksForCommand(line string, words []string) (asked, named bool) {
 	line = strings.TrimSpace(line)
 	if len(s.Texts) == 0 || len(words) == 0 || len(line) > maxCommand {
@@ -101,7 +101,7 @@ var (
 		was were i we they he she you people users someone somebody`)
 	// toward are imperatives after which "to" names a place, and does not begin a clause.
 	toward = text.Set("push open create raise submit")
-	// cites are words that announce the words of somebody else, and texts those that do so after "this".
+	// cites are words that announce the words of somebody else. A word of texts announces them after "this" or "these".
 	cites = text.Set(`summarize summarise translate shorten proofread explain rephrase reword rewrite paraphrase quote
 		quotes describe document transcribe classify extract reply answer respond says say said tells told suggests suggested
 		recommends recommended mentions mentioned claims claimed states stated wrote writes asks asked wants wanted
@@ -109,7 +109,7 @@ var (
 	texts = text.Set("mail email e-mail message issue ticket text readme page post letter comment note paragraph document")
 )
 
-// orders returns the imperatives of a message. It returns none if the message has a second row, or a sign or word of a
+// orders returns the imperatives of a message. It returns none if the message has a line break, or a sign or word of a
 // quotation. It also returns none if a sentence after the first imperative, or a short one before it, is not
 // understood: such a sentence may take the request back.
 func orders(said string) (out []order) {
@@ -131,12 +131,13 @@ func orders(said string) (out []order) {
 	return out[:min(len(out), maxOrders)]
 }
 
-// leastRemark is the minimum number of words of a sentence before a request that need not be understood. Shorter ones
-// may be answers ("Nope.") or names of a source.
+// leastRemark is a number of words. A sentence before a request need not be understood if it has at least as many
+// words. A shorter one may be an answer ("Nope.") or the name of a source.
 const leastRemark = 4
 
-// rowWords returns the words of a message. ok is false if the message has a second row, or a character that announces
-// or encloses words of somebody else: a quotation mark, a bracket, a dash or a colon, except one after "run".
+// rowWords returns the words of a message. ok is false if the message has a line break, or a character that announces
+// or encloses words of somebody else: a quotation mark, a bracket, a dash or a colon. The colon of "run:" or "execute:"
+// is allowed.
 func rowWords(row string) (words []string, ok bool) {
 	row = strings.TrimSpace(row)
 	if strings.ContainsAny(row, "\r\n\u2028\u2029") {
@@ -246,7 +247,7 @@ func chain(sentence []string) (out []order, is sense) {
 // tails are words at the end of an order that change nothing.
 var tails = text.Set("please now too again also thanks")
 
-// reports are verbs of a part after a typed line that changes nothing: "run x, then tell me".
+// reports are verbs of requests to know the result: "run x, then tell me". They may follow a command line.
 var reports = text.Set("tell show report paste print")
 
 // untail returns the number of words of an order without those at its end that change nothing: "for it", "now".
@@ -265,7 +266,7 @@ func (o order) untail() int {
 	return n
 }
 
-// types reports whether an order is to run a command line, as the user typed it.
+// types reports whether the user typed the command line in this order, after "run" or "execute".
 func (o order) types(line string) bool {
 	if o.verb != "run" && o.verb != "execute" || len(o.raw) == 0 || reaches(line) {
 		return false
@@ -319,7 +320,8 @@ func reaches(line string) bool {
 type command struct {
 	line string // the program with its subcommands
 	acts string // imperatives by which people ask for it
-	// may are the words that the request may have besides names, and must those of which it must have one.
+	// may are the words that the request may have besides names. If must is not empty, the request must have one of the
+	// words in it.
 	may, must string
 	// options are options that the user need not name. If one colon follows an option, the user must name its value; if
 	// two follow, its value may be any text.
@@ -438,7 +440,8 @@ func (c *command) names(o order) (names map[string]bool, ok bool) {
 // unnamed are words that name no package.
 var unnamed = text.Set("this that these those what whatever anything something everything all")
 
-// permits reports whether the arguments of the command need no more than the names.
+// permits reports whether each argument of the command is one of the names, or is allowed without a name (see command).
+// named is false if an argument is a branch that the user did not name.
 func (c *command) permits(args []string, names map[string]bool) (ok, named bool) {
 	options, known := strings.Fields(c.options), strings.Fields(c.known)
 	hit := make(map[string]bool)

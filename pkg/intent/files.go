@@ -20,7 +20,7 @@ var (
 		return Distinct(hs)
 	}()
 	rewording = stemHashes("remove rewrite reword shorten simplify translate tidy duplicate")
-	// A request with a word of both lists may ask for the opposite: do not touch, don't add anything.
+	// A request with a word of each list may ask for the opposite: do not touch, don't add anything.
 	negating  = stemHashes("not don never avoid")
 	forbidden = stemHashes("touch change edit modify alter anything")
 )

@@ -261,8 +261,8 @@ var (
 	paid     = text.Set("amount sum total iban account beneficiary payee recipient receiver creditor")
 )
 
-// topical reports whether words name the subject of the tool: two of the things in its name, the
-// only thing of a name that has one, a mark of its arguments, or the whole name.
+// topical reports whether words name the subject of the tool: two of the things in its name, one of exactly two things,
+// a mark of its arguments (a word with a digit), or the whole name.
 func (c *Call) topical(words []uint32) bool {
 	n := Count(words, c.Things)
 	return n > 1 || n == 1 && len(c.Things) == 2 || Count(words, c.Marks) > 0 || Has(words, c.Whole)

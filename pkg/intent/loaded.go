@@ -19,8 +19,8 @@ type File struct {
 	Known  bool
 }
 
-// verb is a verb with which people ask for a change of a file. Each field says how the file is named after it. A verb
-// of telling, such as "explain", is in the list only so that the sentence is understood.
+// verb is a verb with which people ask for a change of a file. Each field is a form of request in which the verb may be
+// used. A verb of telling, such as "explain", is in the list only so that the sentence is understood.
 type verb struct {
 	direct bool // "update CLAUDE.md"
 	edit   bool // "fix the typo in CLAUDE.md": it changes a part of a text that is there
@@ -115,7 +115,7 @@ var (
 	roots       = text.Set("root project repo repository")
 	// callers are words at the beginning of a message that greet or name the agent.
 	callers = text.Set("hi hello hey claude codex gemini cursor agent lets let's")
-	// inert are imperatives of messages that take nothing back.
+	// inert are imperatives that do not take an earlier request back.
 	inert = text.Set("continue commit push run test build lint")
 )
 
@@ -161,16 +161,16 @@ type change struct {
 	raw, low []string
 	paths    []string
 	outputs  []string
-	named    []string // the files in the parts that ask for a change of a file
+	named    []string // the words of the parts that ask for a change of a file
 	content  []string // the words of the text for a file
 	cut      int      // the index in raw at which content begins, or 0
 	colon    bool     // the content begins after a colon
 	changes  bool     // the sentence asks for something that may change files
 }
 
-// outside returns the words of the sentence that are not of the text for a file. It leaves out words that HoldsBack
-// would take for a condition or a delay, but that are none here: those of "make sure" and "from scratch", and a thing
-// such as "the hours".
+// outside returns the words of the sentence that are not of the text for a file. It leaves out some words that
+// HoldsBack would take for a condition or a delay: those of "make sure" and "from scratch", and a thing such as "the
+// hours".
 func (c *change) outside() (words []string) {
 	for i, w := range c.raw {
 		switch {

@@ -39,7 +39,7 @@ var (
 		workflow branch`)
 	// marks are nouns for something that is attached to a thing, although they can be verbs.
 	marks = text.Set("label tag note record log link comment bookmark")
-	// shown are reading verbs that are verbs, not nouns, after a noun of kept. After a verb, some are nouns:
+	// shown are reading verbs that are verbs, not nouns, after a noun of kept. Left out is check, which can be a noun:
 	// issue_check.
 	shown = text.Set("show list view describe inspect browse count verify validate peek")
 	// states are nouns at the end of a name that consists of nouns. Such a tool only reads.

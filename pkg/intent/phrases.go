@@ -200,7 +200,7 @@ var (
 )
 
 // leavesOpen reports whether a sentence does not say which steps to take. Such a sentence refers to a source (see
-// handsOver), or it has a verb with an object that no tool is named after: "Handle HR-12", "offboard him", "roll out
+// handsOver), or it has an object after a verb that is in no tool's name: "Handle HR-12", "offboard him", "roll out
 // 2.8", "fix #318".
 func leavesOpen(words []string) bool {
 	if handsOver(words) {

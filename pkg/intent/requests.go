@@ -470,8 +470,8 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier,
 	return r
 }
 
-// Looks returns the keys of the requests for which a reading call is a lookup. It is one for a request if one of the
-// call's values is in the request, or names a single thing that an earlier lookup for the request found. led is set
+// Looks returns the keys of the requests for which a reading call is a lookup. The call is a lookup for a request if
+// one of its values is in the request, or names a single thing that an earlier lookup for the request found. led is set
 // if the session was shown external content, which may have led to the call. Then the call is no lookup if it has a
 // value for a single thing and accounts is false for this value.
 func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32) {

@@ -422,12 +422,12 @@ var Request = Hash("\x00request")
 // marker too.
 var Command = Hash("\x00command")
 
-// Asks reports whether a sentence asks for the call. The tool's name as one word is enough. So is the tool's act
-// with one of these: half of the things in its name, a mark of the arguments, at least two words and half of all
-// words of the arguments, or, in a sentence that has the marker Request, one thing or all words of the arguments.
-// Without the act, the sentence must have at least two and half of the things, or the marker Request and at least
-// three and two thirds of the words of the arguments. If same is false, the sentence is from another session. Then
-// it must have the whole name, or the act and all of the things, which must be at least two.
+// Asks reports whether a sentence asks for the call. The tool's name as one word is enough. So is the tool's act with
+// one of these: half of the things in its name, a mark of the arguments, at least two words and half of all words of
+// the arguments, or, in a sentence that has the marker Request, one thing or all words of the arguments. Without the
+// act, the sentence must have half of the things and at least two, or the marker Request with two thirds of the words
+// of the arguments and at least three. If same is false, the sentence is from another session. Then it must have the
+// whole name, or the act and all of the things, which must be at least two.
 func (c *Call) Asks(sentence []uint32, same bool) bool {
 	if Has(sentence, c.Whole) {
 		return true
@@ -654,8 +654,8 @@ var months = func() (t [12]string) {
 	return t
 }()
 
-// In reports whether words contain the value: all of its tokens, most of a longer name's, or its
-// date.
+// In reports whether words contain the value: all of its tokens, three quarters of the tokens of a name that has four
+// or more, or its date.
 func (x *Value) In(words []uint32) bool {
 	n := Count(words, x.Tokens)
 	if n == len(x.Tokens) {
