@@ -23,7 +23,7 @@ type annotations struct {
 //	destructiveHint: true   at least L4, with the effect delete
 //	readOnlyHint: false     at least L3, with the effect write
 //	openWorldHint: true     at least L2, with the effect egress; L4 if it also
-//	                        changes something (its level is L3 without this)
+//	                        changes something (without this hint, its level is L3 or more)
 //
 // The opposite hints change nothing here; lazaret mcp review uses them to propose levels.
 // Annotations that cannot be read count as destructive. Annotations do not raise the level if a

@@ -13,8 +13,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Limits on how much of an action's arguments is read. The rest is reported as unread, which causes
-// a hold if it matters.
+// Limits on how much of an action's arguments is read. If there is more, the field unread is set. It causes a hold if
+// the policy checks all addresses and names in the arguments, or has protected resources.
 const (
 	maxArgDepth  = 16
 	maxArgValues = 4096

@@ -37,7 +37,7 @@ type seen uint8
 const (
 	seenTool seen = 1 << iota
 	seenVerb
-	seenNoun // an ambiguous word after a governing word: the match can raise the level, not allow the action
+	seenNoun // an ambiguous word that may be a noun: the match can raise the level, not allow the action
 	seenObject
 )
 

@@ -12,7 +12,8 @@ var (
 	protects = strings.Split(`mfa,totp,2 fa,two factor,two step,second factor,multi factor,firewall,encryption,`+
 		`antivirus,security,protection,protected,sandbox,audit,auditing,verification,login required,require login,`+
 		`require approval,require review,signed commits,tls verify,verify tls,verify ssl,ssl verify`, ",")
-	// plain are the ones among protects that are also words of titles and notes. Only switched turns them off.
+	// plain are the ones among protects that are also words of titles and notes. If the value of such a setting is a
+	// text, only the values in switched turn it off.
 	plain    = contentWords(strings.Fields("security audit verification protection"))
 	switched = contentWords(strings.Fields("false off disabled disable"))
 	// opens are settings that say who may see or use something. everybody are their values that open it to everybody.
@@ -23,7 +24,7 @@ var (
 	public = strings.Split("public,anonymous,world readable,guest access,link sharing", ",")
 	// forwards are settings that send a copy of arriving messages to somebody else.
 	forwards = strings.Split("forward,forwarding,forwards,autoforward,redirection,redirect to,redirect mail", ",")
-	// mayForward are settings that do so if they have a mail address: {"copy_to": "backup/a"} does not.
+	// mayForward are settings that do so only if their value has a mail address: {"copy_to": "backup/a"} does not.
 	mayForward = []string{"redirect", "copy to"}
 	// rights are settings that give somebody rights, whatever their value is, except for the values in reading.
 	rights = strings.Split(`collaborator,collaborators,permission,permissions,privilege,privileges,ssh key,ssh keys,`+

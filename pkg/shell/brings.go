@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// bringing are programs that bring text from other machines, in addition to connecting, delivering and fetching.
+// bringing are programs that bring text from other machines, in addition to those in connecting, delivering and
+// fetching.
 var bringing = set(`elinks lftp yt-dlp youtube-dl hg svn bzr cvs degit tiged giget gdown huggingface-cli hf urllib
 	requests urlopen urlretrieve fetch`)
 
@@ -30,8 +31,8 @@ var hubChanges = set(`create comment edit close reopen merge review delete lock 
 var runners = set("sh bash zsh dash ksh fish python python3 node deno bun perl ruby php eval source . xargs parallel")
 
 // Brings reports whether a command line may bring text from another machine, or from commits that others may have
-// written. The remotes are the names of those of the repository. A line that cannot be read brings text if it contains
-// the name of a program that does, or a URL.
+// written. remotes are the names of the repository's remotes. A line that cannot be read brings text if it contains the
+// name of a program that does, or a URL.
 func Brings(line string, remotes []string) bool {
 	commands, _, ok := lex(line)
 	if !ok {
@@ -58,7 +59,7 @@ var connects = func() map[string]bool {
 	return all
 }()
 
-// brings does the same for programs. line says whether the whole line reaches another machine.
+// brings is like Brings, for the programs of a line. line reports whether the whole line reaches another machine.
 func brings(commands []simple, line func() bool, remotes []string) bool {
 	for i, c := range commands {
 		all := slices.Clone(c.words)
@@ -180,7 +181,7 @@ func Patches(line string) (files []string) {
 	return files
 }
 
-// lasting are programs that start others that go on after the line.
+// lasting are programs that start other programs, which may still run after the line has ended.
 var lasting = set("at batch setsid tmux screen systemd-run daemonize crontab")
 
 // Lasts reports whether a program of a command line may go on after the line has ended.

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// cloning are programs that bring a folder with files, with the words after which they have its name.
+// cloning are programs that bring a folder with files. The value has the words after which the arguments name this
+// folder.
 var cloning = map[string]map[string]bool{"git": set("clone add"), "gh": set("clone"), "hg": set("clone"),
 	"svn": set("checkout co export"), "npx": set("degit tiged giget"), "degit": set("degit"), "tiged": set("tiged")}
 

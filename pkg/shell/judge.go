@@ -110,8 +110,9 @@ var searchers = set("grep egrep fgrep rg jq")
 // lists are programs that show names of files, but not what the files contain.
 var lists = set("ls stat test [")
 
-// searched reports whether a word is the pattern of a search, or the expression of jq, in the form of a name such as
-// event.key, or a file with keys of which only the name is shown. It is false if the pattern may be in another word.
+// searched reports whether a word that looks like a file with keys is harmless. Either it is the pattern of a search or
+// the expression of jq, such as event.key, or only the name of the file is shown. The result is false if the pattern
+// may be in another word.
 func searched(words []token, i int) bool {
 	w := words[i].text
 	if lists[base(words[0].text)] && keyWord(strings.ToLower(w)) {

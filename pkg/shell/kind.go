@@ -9,7 +9,7 @@ import (
 )
 
 // Writes reports whether a command line may write files, or run programs that are not listed as programs that only look
-// at files. Unlike for Kind, an expansion in the name of a file or a word that names credentials is no reason for that.
+// at files. Unlike Kind, it permits an expansion in the name of a file, and a word that names credentials.
 func Writes(line string) bool {
 	all, plain, ok := lex(line)
 	return !ok || !plain || !onlyLook(all)
@@ -246,8 +246,8 @@ func builds(words []word) bool {
 	return o != nil && o.permit(args)
 }
 
-// runs reports whether builds permits a program that may read and write any file in its arguments, since it runs code
-// of the folder. Lines with it count as Build only in the folder in which the line starts.
+// runs reports whether a program that the function builds permits runs code of the folder, which may read and write any
+// file that the arguments name. A line with such a program counts as Build only in the folder in which the line starts.
 func runs(words []word) bool {
 	name, args := words[0].text, words[1:]
 	switch {

@@ -46,9 +46,9 @@ type simple struct {
 	in        *subshell // the subshell in which it runs; nil is the shell of the line
 	chain     int       // programs of one chain have the same number: each runs only if the one before it succeeded
 	maybe     bool      // it may not run, since it is in a control structure, or after && or ||
-	row       int       // after an error of an expansion, a shell goes on with the program of the next row
+	row       int       // its line of the text; after an error of an expansion, a shell goes on with the next row
 	turned    bool      // an earlier turn of its loop may have changed the folder
-	timed     bool      // it is behind time, which is a program to sh
+	timed     bool      // it follows the word time, which sh takes for a program
 	behind    bool      // it runs in the background
 	apart     bool      // it has &>: to sh, & ends the program, which then runs in the background with all before it
 	shaky     bool      // it closes a descriptor, copies another one than those of the output and the errors, or has &>

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// Others reports whether a command line prints text that others may have written, although it reads it from the project's
-// folder or from installed packages: commits that were fetched from a remote of git, files of another revision, and
-// descriptions of packages. The remotes are the names of those of the repository. It is also true if xargs gets names of
-// files that no program listed.
+// Others reports whether a command line prints text that others may have written, although the line reads this text
+// from the project's folder or from installed packages: commits that were fetched from a remote of git, files of
+// another revision, and descriptions of packages. remotes are the names of the repository's remotes. The result is also
+// true if xargs runs a program that prints files, and the names of these files may come from another program than those
+// in listers.
 func Others(line string, remotes []string) bool {
 	commands, _, ok := lex(line)
 	return !ok || others(commands, remotes)

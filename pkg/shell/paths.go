@@ -11,8 +11,8 @@ type Path struct {
 	// Names are the paths that the word may mean, with the folders to which the line may have changed before. They are
 	// not cleaned, since a folder in them may be a link.
 	Names []string
-	// Program is the name of the program, or "" for the file of a redirection. It is xargs if this program reads the files
-	// that the program lists.
+	// Program is the name of the program, or "" for the file of a redirection. It is xargs if xargs reads the files
+	// whose names the program prints.
 	Program string
 	// Write is set if a program may change the file, or run it.
 	Write bool
@@ -41,8 +41,8 @@ type Around struct {
 }
 
 // Paths returns the words of a command line that may be paths: the arguments of each program and the files of its
-// redirections, but not the program itself. It also returns the folders in which a program may write. All these have at
-// most most names; all says whether these are all. A line that cannot be parsed has none.
+// redirections, but not the program itself. It also returns the folders in which a program may write. All these
+// together have at most `most` names. all is false if there are more. A line that cannot be parsed has none.
 func Paths(line string, most int, around Around) (found []Path, all bool) {
 	commands, _, ok := lex(line)
 	if !ok {
@@ -66,7 +66,7 @@ type folders struct {
 	dirs   []string
 	failed []string // those in which the line goes on if a program of the chain fails
 	before []string // those in which it ran before the last cd; nil if they are not known
-	seen   []string // those in which it ran before
+	seen   []string // all those in which it ran earlier
 	lost   bool     // the folder is not known
 	chain  int
 }
@@ -154,7 +154,7 @@ func leaves(t token) bool {
 }
 
 var (
-	// placing are the builders that make files and folders with names of the line.
+	// placing are the builders that make files and folders whose names are in the line.
 	placing = set("cp mv sed mkdir touch")
 	// removing are words of builders with which they may remove a folder of the project.
 	removing = set("mv checkout switch stash merge rebase --")
@@ -165,8 +165,8 @@ var (
 	newFolder = regexp.MustCompile(`^\w[\w.-]*$`)
 )
 
-// keepsFolders reports whether the folders of the project are still there after a program, except those of builds. The
-// arguments of a script may be those that it removes.
+// keepsFolders reports whether the folders of the project are still there after a program, except those of builds. A
+// script may remove the folders that its arguments name.
 func keepsFolders(words []word) bool {
 	return builds(words) && !runs(words) && (interpreters[words[0].text] == "" || words[1].text == "-m") &&
 		!slices.ContainsFunc(words, func(w word) bool { return removing[w.text] || strings.Contains(w.text, "clean") })
@@ -207,7 +207,7 @@ func (p *paths) in(shell *subshell, chain int) *folders {
 	return f
 }
 
-// with returns the folders and more ones.
+// with returns f.dirs and the folders in more, without repeats, and at most maxDirs.
 func (f *folders) with(more []string) []string {
 	all := slices.Clone(f.dirs)
 	for _, dir := range more {
@@ -409,8 +409,8 @@ func (p *paths) cd(c simple, args []token) {
 // plainPath matches a path that shells leave as it is, without quotes too.
 var plainPath = regexp.MustCompile(`^/[\w/.+,@%-]+$`)
 
-// tops returns the folders to which cd "$(git rev-parse --show-toplevel)" leads, or nil if they are not known. Where git
-// prints nothing, cd "" succeeds; without the quotes, it is cd and leads to the home.
+// tops returns the folders to which cd "$(git rev-parse --show-toplevel)" leads, or nil if they are not known. Where
+// git prints nothing, cd "" succeeds; without the quotes (bare), it is cd and leads to the home.
 func (p *paths) tops(bare bool) (to []string) {
 	for _, dir := range p.dirs {
 		top, sure := p.around.Top(dir)

@@ -19,8 +19,8 @@ var (
 	harmlessSet = regexp.MustCompile(`^([-+][euvx]*o?|pipefail)$`)
 )
 
-// steers reports whether a program may change the folder of its shell, or where a later cd leads, in a way that is not
-// read here.
+// steers reports whether a program may change the folder of its shell, or where a later cd leads, in a way that this
+// package does not follow.
 func steers(c simple) bool {
 	for _, t := range c.words {
 		name, _, _ := strings.Cut(t.text, "=")
