@@ -3,9 +3,12 @@
 //
 //	verifier -log VKEY [-operator VKEY] [-witness VKEY …] FILE
 //
-// It exits with 0 if everything was checked and is valid, with 3 if everything that was checked is
-// valid but some signatures are by keys that were not given or a given witness has not cosigned, with 2 if something is
-// invalid, and with 1 if it could not run.
+// Exit codes:
+//
+//	0  everything was checked and is valid
+//	1  the verifier could not run
+//	2  something is invalid
+//	3  all that was checked is valid, but the key of a signature was not given or a given witness has not cosigned
 //
 // Begin reading with main.go; leaf.go checks leaves and their proofs, passkey.go signatures of
 // passkeys.

@@ -44,8 +44,8 @@ type Dependant struct {
 	At     time.Time `json:"at"` // ledger time
 }
 
-// Fell reports whether a change from one state to another made a belief unreliable: it became
-// contradicted, superseded, or quarantined.
+// Fell reports whether a change from one state to another made a belief unreliable: it became contradicted, superseded
+// or quarantined, or it was reliable and became malicious.
 func Fell(from, to Axes) bool {
 	down := func(a Axes) bool { return a.Truth >= Contradicted || a.Security >= Quarantined }
 	return down(to) && (!down(from) || to.Truth > from.Truth && to.Truth >= Contradicted ||

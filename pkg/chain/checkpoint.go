@@ -133,8 +133,7 @@ func replacedAt(vs note.Verifiers, id keyID) (int64, bool) {
 	return r.ReplacedAt(), true
 }
 
-// inPeriod returns an error if no key was still valid among those that signed a checkpoint of this size: each was
-// replaced when the log was smaller.
+// inPeriod returns an error if every key that signed a checkpoint of this size was replaced when the log was smaller.
 func inPeriod(size int64, sigs []note.Signature, replaced func(keyID) (int64, bool)) (err error) {
 	for _, s := range sigs {
 		at, ok := replaced(keyID{s.Name, s.Hash})

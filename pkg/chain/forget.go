@@ -15,7 +15,8 @@ import (
 
 // eraser removes files that the store no longer needs. Unlike Pebble's own cleaner it does not let Pebble recycle log
 // files: a recycled file still has its former contents after the new ones. Pebble does not recycle files if it has its
-// archiving cleaner. It recognizes that cleaner by an unexported method, which eraser gets by embedding the cleaner.
+// archiving cleaner. Pebble recognizes that cleaner by an unexported method, which eraser gets by embedding the
+// cleaner.
 type eraser struct {
 	pebble.DeleteCleaner
 	noRecycling

@@ -256,7 +256,7 @@ func (x *Index) inRuns(sc *scratch, count uint32, spans []span, t text.Term) (f 
 }
 
 // findForward looks a term up in the postings of one document in the segment that is being filled. It returns the
-// weight.
+// number of the posting in v.
 func findForward(v []byte, t text.Term) (int, bool) {
 	low, high := 0, len(v)/7
 	for low < high {

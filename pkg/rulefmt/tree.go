@@ -7,7 +7,7 @@ import (
 )
 
 // A file is read line by line into blocks. Blocks keep the comments and the notation of scalars. The YAML library
-// checks the file before this, and after formatting it is used to compare the meaning of the file with that before.
+// checks the file first. It also compares the meaning of the formatted file with the meaning of the original.
 
 type blockKind int
 

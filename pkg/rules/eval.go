@@ -160,8 +160,8 @@ type Watcher interface {
 	After(*compiled.Activation, *Rule, []streams.Alert)
 }
 
-// inputWatcher is a Watcher that is also told of each input, and of the rules that will be evaluated on it, before they
-// are.
+// inputWatcher is a Watcher that is also told of each input, and of the rules that will be evaluated on it, before
+// their evaluation.
 type inputWatcher interface {
 	input(w *work, candidates []int32)
 }

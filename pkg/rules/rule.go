@@ -36,7 +36,8 @@ type Rule struct {
 	SubjectID, Message *compiled.Expr
 	exceptions         []*Exception
 	doc                RuleDoc
-	Place              func(field string, format string, args ...any) *strictyaml.Error
+	// Place makes an error that names the line of a field of the rule.
+	Place func(field string, format string, args ...any) *strictyaml.Error
 }
 
 // Set is a compiled rule set. It is safe for concurrent use.

@@ -36,7 +36,7 @@ type Fragment struct {
 	Events []string `cel:"events" doc:"observations that contained the pieces"`
 }
 
-// oddFields returns the words of s that may be unusual. If s is not ASCII, it returns all words.
+// oddFields yields the words of s that may be unusual. From the first word that is not ASCII on, it yields all words.
 func oddFields(s string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start, odd := 0, false

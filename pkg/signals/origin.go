@@ -11,7 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// origin describes the content that was the first in the project to have something, such as a carrier or a phrase.
+// origin describes the content that was the first in the project to have something, such as a carrier or a phrase. The
+// number of an origin in the index is called its ref.
 type origin struct {
 	origin, event, src, session, agent, belief string
 	external                                   bool

@@ -43,7 +43,8 @@ type sentence struct {
 	follow, strict, shape, act, cond, asked, reply, please                         int
 	open, self, asks                                                               bool
 	from                                                                           int // first stored word
-	after                                                                          int // sentences still to add
+	// after is the number of next sentences that are still to be stored with the last request.
+	after int
 	// commands is set if a sentence of the current segment commands its reader. apart is set if a segment has ended
 	// since the last sentence was stored.
 	commands, apart bool

@@ -30,8 +30,8 @@ var Words = []string{
 	"tar\npassword",
 }
 
-// Expr returns a random condition. For some conditions the prefilter of the rule engine has an index, and for some it
-// has not.
+// Expr returns a random condition. The prefilter of the rule engine has an index for some of these conditions, but
+// not for all.
 func Expr(r *rand.Rand, depth int) string {
 	word := func() string { return fmt.Sprintf("%q", Words[r.IntN(len(Words))]) }
 	str := func() string {

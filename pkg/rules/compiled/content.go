@@ -31,9 +31,9 @@ type contentIndex struct {
 	byText   map[string]int
 }
 
-// add adds an atom: that field name contains the literal lit (see atom). It reports whether it did. It refuses a
-// literal with white space that the normal form may change, because such a literal must be searched in the original
-// text.
+// add adds an atom, the condition that the field called name contains the literal lit. It reports whether it did. It
+// refuses a literal with white space that the normal form may change, except for the views, because such a literal must
+// be searched in the original text.
 func (c *contentIndex) add(name string, lit string, atom int32) bool {
 	f := slices.Index(contentNames[:], name)
 	if f < 0 || f != contentViews && !calm(lit) {

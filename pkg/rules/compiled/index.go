@@ -33,7 +33,7 @@ type Index struct {
 	preds   []pred
 	asks    []question // the predicates
 	fields  []fieldIndex
-	content *contentIndex // nil if no literal is searched there
+	content *contentIndex // of the event's content; nil if no literal is searched in it
 }
 
 // fieldIndex has the atoms of one field.

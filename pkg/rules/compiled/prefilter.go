@@ -99,8 +99,8 @@ type atom struct {
 	literal string
 }
 
-// pred is a test of a number or a flag. Unlike atoms, a predicate is evaluated separately: at most once per event, and
-// only if the other conditions of a rule hold.
+// pred is a test of a number or a flag. Unlike atoms, a predicate is evaluated separately, at most once per event.
+// Unless the index finds rules by it (see Index.eager), it is evaluated only if the other conditions of a rule hold.
 type pred struct {
 	v    int
 	size bool // compares the size of the variable

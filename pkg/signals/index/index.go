@@ -97,7 +97,7 @@ const (
 // NamedByUser is a flag in a ref to the origin of a carrier. It says that the user named the carrier too.
 const NamedByUser = 1 << 31
 
-// MaxRef is an upper bound of refs. If it is passed to NewPosting as of, the origin is not a copy.
+// MaxRef is an upper bound of refs. NewPosting gets it as `of` if the origin is not a copy.
 const (
 	MaxRef     = 1 << 30
 	recordSize = 1 << 20 // maximum number of postings in a record
