@@ -468,7 +468,7 @@ func (x *index) find(project, agent, id string) uint64 {
 	return x.byEvent[[3]string{project, agent, id}]
 }
 
-// listProjects returns the selected projects, sorted.
+// listProjects returns the projects for which may returns true, sorted.
 func (x *index) listProjects(may func(project string) bool) []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -48,8 +48,8 @@ type flipRow struct {
 // errFull stops reading a history when the maximum number of events was read.
 var errFull = errors.New("enough events were read")
 
-// judge compares the current rule set with another one on the events of v's project. The comparison may take longer
-// than the request; then it continues after it. An event that the two rule sets judge differently is a flip. judge
+// judge compares the current rule set with another one on the events of v's project. If the comparison takes longer
+// than the request, it continues after the request. An event that the two rule sets judge differently is a flip. judge
 // lists the flips for which in returns true.
 func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.Time,
 	in func(f *backtest.Flip) bool) error {
@@ -179,8 +179,8 @@ func (c *Console) backtestPage(r *http.Request, p *page) (string, error) {
 	return "backtest", c.judge(r, p, v, since, time.Time{}, func(*backtest.Flip) bool { return true })
 }
 
-// whatIfPage judges the events of a session again with another rule set. Before these, it judges the project's events
-// of the day before the session, so that the signals have their values.
+// whatIfPage judges the events of a session again with another rule set. It first judges the project's events of the
+// day before the session, so that the signals have their values.
 func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
 	project, name := r.PathValue("project"), r.PathValue("session")
 	s, ok := c.index.session(project, name)

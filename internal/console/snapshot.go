@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// looks are the last two snapshots of the state of all processes. Rates are computed from the difference of the two.
-// All pages share them, because a snapshot needs an answer of every stage.
+// looks has the last two snapshots of the state of all processes, was and last. Rates are computed from their
+// difference. All pages share them, because a snapshot needs an answer of every stage.
 type looks struct {
 	mu   sync.Mutex
 	last *status.Snapshot

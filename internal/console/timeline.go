@@ -50,7 +50,7 @@ func (c *Console) sessionsPage(r *http.Request, p *page) (string, error) {
 type sessionView struct {
 	sessionRow
 	Steps    []step
-	Earlier  int // number of entries before those on this page; this is also the end of the page before this one
+	Earlier  int // number of entries before those on this page, which end the previous page
 	Later    int // number of entries after the shown ones
 	Newer    int // end of the next page
 	Lost     int // number of entries of the session that the index has dropped

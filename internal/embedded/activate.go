@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// Activate signs a command that activates a bundle. It publishes first the bundle and then the command to every
-// partition.
+// Activate signs a command that activates a bundle: a trust file, a rule set or a policy, as do says. It publishes
+// first the bundle and then the command to every partition.
 func Activate(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte) error {
 	_, err := PublishActivation(ctx, nc, signer, do, bundle)
 	return err

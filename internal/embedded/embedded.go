@@ -58,10 +58,10 @@ type Config struct {
 	// FrontEvent is the maximum size of an event that the arbiter's front accepts, in bytes. If it is 0, the front uses
 	// MaxEvent. Ingest always uses MaxEvent. FrontEvent, Takeover and AnswerTimeout are for tests.
 	FrontEvent int
-	Takeover   time.Duration
+	Takeover   time.Duration // how long an input may wait before a stand-by handles it; 0 means stage.DefaultTakeover
 	// Standby makes the stages of Join start as stand-bys. A stand-by publishes nothing until it takes over.
 	Standby       bool
-	AnswerTimeout time.Duration
+	AnswerTimeout time.Duration // how long a request waits for its verdict; 0 means arbiter.DefaultAnswerTimeout
 	Log           *slog.Logger
 	// Metrics, if set, gets the metrics of the stages.
 	Metrics *metrics.Process
@@ -208,11 +208,11 @@ func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 	}
 }
 
-// activatedFile returns the path of a file. If it exists, the first start was completed. Then missing streams are not
-// created again. The file does not say which rules and policy are active.
+// activatedFile returns the path of the file that marks a completed first start. If the file exists, missing streams
+// are not created again. The file does not say which rules and policy are active.
 func activatedFile(data string) string { return filepath.Join(natsserver.KeysDir(data), "activated") }
 
-// begun reports whether the first start was completed. This version or an earlier one may have done that.
+// begun reports whether the first start was completed, by this version of Lazaret or by an earlier one.
 func begun(data string) bool {
 	_, err := os.Stat(activatedFile(data))
 	_, before := os.Stat(filepath.Join(data, "state", "activated"))

@@ -94,8 +94,8 @@ func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	// Ask about all partitions at once. Under a backlog, ingest answers only between chains of batches, but then it
-	// answers all requests that wait.
+	// Ask about all partitions at once. If many messages wait, ingest seldom answers, but then it answers all requests
+	// that wait.
 	var active [streams.Partitions]ingest.ActiveAnswer
 	var errs [streams.Partitions]error
 	var wg sync.WaitGroup

@@ -40,8 +40,8 @@ type login struct {
 // session is a connection and the agent that its credential belongs to.
 type session struct {
 	nc             *nats.Conn
-	project, agent string         // empty for a role
-	client         *client.Client // nil for a role
+	project, agent string         // empty for the credential of a role
+	client         *client.Client // nil for the credential of a role
 	refused        atomic.Bool    // the server refuses the credential
 }
 
@@ -111,8 +111,8 @@ func (d *login) refusal() *Problem {
 		d.name)
 }
 
-// speaker returns the project and agent of a credential file; both are empty for a role. It does not
-// verify the credential: the server does.
+// speaker returns the project and agent of a credential file; both are empty if it is not an agent's but a role's. It
+// does not verify the credential: the server does.
 func speaker(file string) (project, agent string, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -171,7 +171,7 @@ func enter(places chan struct{}) (leave func(), ok bool) {
 	}
 }
 
-// login returns what the gateway keeps about a credential, and creates it on first use.
+// login returns the login of a credential, and creates it on first use.
 func (g *Gateway) login(credential string) *login {
 	g.mu.Lock()
 	defer g.mu.Unlock()

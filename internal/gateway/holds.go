@@ -106,7 +106,7 @@ func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.R
 		return nil, tooMany(MaxWaiting, "wait")
 	}
 	defer leave()
-	c.leave() // free the place for other requests while waiting
+	c.leave() // a waiting request does not count as a running one
 	ctx, cancel := context.WithTimeout(c.ctx, c.wait)
 	defer cancel()
 	var revoked atomic.Bool
