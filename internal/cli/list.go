@@ -21,7 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// ListFlags are the flags of every list command.
+// ListFlags are flags of list commands. Bind adds --json and --where. A command with --since adds that flag itself, for
+// the field Since; 0 means no limit.
 type ListFlags struct {
 	JSON  bool
 	Where string
@@ -131,7 +132,7 @@ func zero(t reflect.Type) any {
 
 var textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 
-// Match reports whether the expression is true for an item.
+// Match reports whether the expression is true for an item. It must not be called concurrently.
 func (f *Filter) Match(item any) (bool, error) {
 	if f.program == nil {
 		return true, nil
@@ -197,7 +198,7 @@ func Print[T any](w io.Writer, f ListFlags, items []T, header []string, row func
 // cellLen is the maximum number of characters in a cell of a table.
 const cellLen = 100
 
-// Cells makes cells inert: one line, without control and bidi characters.
+// Cells makes the given cells inert: one line of at most cellLen characters, without control and bidi characters.
 func Cells(cells []string) []string {
 	for i, c := range cells {
 		cells[i] = text.InertLine(c, cellLen)

@@ -20,7 +20,8 @@ import (
 	"lazaret/streams"
 )
 
-// Ask asks for a verdict, prints it and returns its exit code. An error counts as hold.
+// Ask asks for a verdict with f and prints it. It returns nil for allow, and otherwise an error with the verdict's exit
+// code. If there is no verdict because of a client.Error, the exit code is that of hold.
 func Ask(a *verb.App, cmd *cobra.Command, s *verb.Speaker, f func(context.Context, *client.Client) (*streams.Reply,
 	error)) error {
 	return askAnd(a, cmd, s, false, f)

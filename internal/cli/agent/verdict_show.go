@@ -212,7 +212,7 @@ func proposalAt(ctx context.Context, js jetstream.JetStream, name string) (posed
 	return posed, e.Partition, nil
 }
 
-// scanLedger calls fn for the entries from sequence from up to sequence to, or to the end of the
+// scanLedger calls fn for the entries from sequence from up to sequence to. If to is 0, it goes on to the end of the
 // ledger.
 func scanLedger(ctx context.Context, js jetstream.JetStream, filters []string, from, to uint64,
 	fn func(streams.Entry) error) error {

@@ -26,7 +26,9 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Retention calls f with the retention credential.
+// Retention connects with the retention credential and calls f with it. The context of f ends after the time wait; a
+// wait of 0 means no limit. without has the stages that no longer exist, and log names the log and the file of the
+// pinned keys.
 func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []string, log LogFlags,
 	f func(ctx context.Context, c *retain.Config) error) error {
 	nc, err := a.Conn.Connect(string(natsserver.RoleRetention))

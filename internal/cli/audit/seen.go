@@ -38,9 +38,11 @@ type seen struct {
 
 // inFolder is the stored record about a log folder.
 type inFolder struct {
-	Folder     string   `json:"folder"`
-	Checkpoint string   `json:"checkpoint"`
-	Handovers  []string `json:"handovers,omitempty"` // handovers up to the key that signed the checkpoint
+	Folder     string `json:"folder"`
+	Checkpoint string `json:"checkpoint"`
+	// Handovers are the notes in which a key of the log hands it over to the next key, up to the key that signed the
+	// checkpoint.
+	Handovers []string `json:"handovers,omitempty"`
 }
 
 // loadSeen reads the stored checkpoints for the log in dir.

@@ -405,7 +405,9 @@ func onSnapshot(a *verb.App, ctx context.Context, log string, locked error, f fu
 	return auditor.WithSnapshot(ctx, nc, log, f)
 }
 
-// VerifyLog is verify for commands that need only the report.
+// VerifyLog verifies the log in dir, or a snapshot of it if a process has locked it. If against is not nil, the log
+// must extend that checkpoint. Unlike `lazaret audit verify`, VerifyLog neither reads nor stores checkpoints of other
+// verifications.
 func VerifyLog(a *verb.App, ctx context.Context, dir string, against []byte) (chain.Report, error) {
 	trust, err := auditorKeys(a)
 	if err != nil {

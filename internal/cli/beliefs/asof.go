@@ -124,7 +124,7 @@ func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64
 	}
 	defer r.Close()
 	p := streams.PartitionOf(project)
-	var last uint64 // position of the last entry in the named message
+	var last uint64 // position of the last entry in the ledger message of seq
 	err = replay.Entries(ctx, nc, 0, to, func(e *streams.Entry) error {
 		if seq != 0 && e.Seq == to {
 			last = e.Position()

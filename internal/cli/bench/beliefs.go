@@ -197,8 +197,8 @@ func (p *beliefsRun) recall(ctx context.Context, l *bench.Latencies, cpuprofile 
 	return err
 }
 
-// grow fills one pipeline with rep.Many beliefs and sets the figures of the report that come from
-// it. It returns the window after the first rep.Few beliefs, which the other pipelines measure too.
+// grow fills one pipeline with rep.Many beliefs and sets the figures of the report that come from it. It returns the
+// figures of the step after the first rep.Few beliefs, which the other pipelines measure too.
 func (p *beliefsRun) grow(ctx context.Context) (first bench.Window, err error) {
 	rep := p.rep
 	if err := p.fill(ctx, rep.Few); err != nil {

@@ -142,7 +142,8 @@ func runMCP(ctx context.Context, cfg mcpproxy.Config, host *client.Client, args 
 	return mcpproxy.Run(ctx, cfg, host, mcpwire.Stdio(os.Stdin, os.Stdout), down)
 }
 
-// startMCP starts an MCP server with the environment of this process and env.
+// startMCP starts an MCP server with env and with the environment of this process, except the variables NATS_* and
+// LAZARET_*. These are for Lazaret's own connection.
 func startMCP(args, env []string, log *slog.Logger) (mcp.Connection, error) {
 	server := exec.Command(args[0], args[1:]...)
 	server.Stderr = os.Stderr

@@ -65,7 +65,8 @@ func watchRules(ctx context.Context, w io.Writer, dir string, o *verb.Operator) 
 	}
 }
 
-// settled packs a folder once two reads of it are equal, so that a partly written file is not read.
+// settled packs a folder once two reads of it are equal, so that a partly written file is not read. If it changes at
+// each of 20 reads, settled returns the last one.
 func settled(ctx context.Context, dir string) ([]byte, error) {
 	read := func() ([]byte, error) { return packRules(dir) }
 	b, err := read()

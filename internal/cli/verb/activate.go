@@ -25,7 +25,8 @@ import (
 	"lazaret/streams"
 )
 
-// Activate returns a command that signs and activates a bundle.
+// Activate returns a command that signs and activates a bundle: a trust file, a rule set or a policy, as do says. load
+// returns the bundle for the command's arguments.
 func (a *App) Activate(use, short, do string, load func(args []string) ([]byte, error)) *cobra.Command {
 	var key string
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1),
