@@ -162,10 +162,10 @@ func (p *proposal) waits() (until time.Time) {
 	return until
 }
 
-// alertVerdict returns the verdict that an alert asks for. named reports whether the alert becomes a reason. An alert
-// of a shadow rule (a rule on trial) does not become a reason, and neither does an alert that asks to mask, annotate or
-// spotlight a text. Alerts that ask for nothing, and alerts to which an exception of the rule applies, become reasons
-// for allow.
+// alertVerdict returns the verdict that an alert asks for on an entry of type on. named reports whether the alert
+// becomes a reason. An alert of a shadow rule (a rule on trial) does not become a reason, and neither does an alert
+// that asks to mask, annotate or spotlight a text. Alerts that ask for nothing, and alerts to which an exception of the
+// rule applies, become reasons for allow.
 func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
 	v, binding := a.Asks(on)
 	switch {

@@ -177,7 +177,7 @@ const (
 	keyFilled     = 'Q' // table, project → number of keys ever added
 	keyNonce      = 'x' // project, nonce → nothing: accepted resolutions
 	keyCounter    = 'k' // project, key → the highest accepted counter of a passkey
-	keyRefused    = 'f' // project, hold or "-", check → number of refusals
+	keyRefused    = 'f' // project, hold, belief or "-", check → number of refusals
 	keyForecast   = 'K' // project, agent, class → calibration.Window
 	keyCalib      = 'C' // project, agent, class → the last calibration entry
 	keySeal       = 'E' // project, belief → seal of a memory's identity, from its ledger entry
@@ -186,7 +186,7 @@ const (
 	keyDependents = 'L' // project, subject, hold → nothing: the open hold depends on the subject
 	keyTouched    = 'U' // project, subject → touched: the subject's holds are being rechecked
 	keyContent    = 'G' // project, agent and session → sources that the user named
-	keyGrant      = 'V' // project, agent, session, digest of a source → grant
+	keyGrant      = 'V' // project, agent, session, digest of a source, hold → grant
 	keyCleared    = 'Y' // project, belief → clearances
 	keyOffer      = 'T' // project, "s" and ledger sequence, or "d" and a digest of agent, server and catalogue → offer
 )

@@ -178,7 +178,7 @@ const (
 type pending struct {
 	Action *streams.Action `json:"action,omitempty"`
 	Memory *streams.Memory `json:"memory,omitempty"`
-	// Foreign is set if Action is held because the text of Memory comes from the web or a mail.
+	// Foreign is set if Action is held because the text of Memory comes from the web, a mail or a tool.
 	Foreign bool `json:"foreign,omitempty"`
 	// Outside is the result of the handler's method outside.
 	Outside string `json:"outside,omitempty"`

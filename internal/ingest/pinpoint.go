@@ -17,8 +17,9 @@ const AskPinpoint = "pinpoint"
 const maxPinpoint = 10_000
 
 // PinpointRequest selects beliefs. Candidates are the beliefs in Beliefs and, if Agent, Session, Source or Tool is set,
-// all beliefs that match these. A candidate must match each of Agent, Session, Source, Tool, Since and Until that is
-// set. A belief from read content matches if one reading of the content matches.
+// all beliefs that match these. If none of these five is set, all beliefs of the project are candidates. A candidate
+// must match each of Agent, Session, Source, Tool, Since and Until that is set. A belief from read content matches if
+// one reading of the content matches.
 type PinpointRequest struct {
 	Project string   `json:"project"`
 	Beliefs []string `json:"beliefs,omitzero"`

@@ -50,7 +50,7 @@ type Point struct {
 	At   time.Time `json:"at"`          // event time
 	// Intake is the place in the intake of the last event before the point.
 	Intake uint64 `json:"intake"`
-	Number uint64 `json:"number"`
+	Number uint64 `json:"number"` // later points have higher numbers
 }
 
 func numbered(key []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(key, n) }

@@ -29,7 +29,7 @@ type BeliefsRequest struct {
 	Project string `json:"project"`
 	ID      string `json:"id,omitzero"`    // only this belief
 	After   string `json:"after,omitzero"` // only beliefs after this id
-	Limit   int    `json:"limit,omitzero"` // maximum number; at most 1,000
+	Limit   int    `json:"limit,omitzero"` // maximum number, at most 1,000; 0: 1,000
 }
 
 // BeliefsAnswer is a page of beliefs. Next is the After of the request for the next page, or "" on the last page.
@@ -41,14 +41,15 @@ type BeliefsAnswer struct {
 // Belief is a belief as queries return it.
 type Belief struct {
 	streams.BeliefRef
-	Project string           `json:"project"`
+	Project string `json:"project"`
+	// Agent, Session and Tool are those of the first reading of the content, or of the memory write.
 	Agent   string           `json:"agent,omitzero"`
 	Session string           `json:"session,omitzero"`
 	Tool    string           `json:"tool,omitzero"`
-	Content string           `json:"content"`
+	Content string           `json:"content"` // a memory's whole text; the beginning of read content
 	Adopted beliefs.Adoption `json:"adopted,omitzero"`
-	At      time.Time        `json:"at"`
-	Count   uint64           `json:"count"`
+	At      time.Time        `json:"at"`    // when the content was last read or confirmed
+	Count   uint64           `json:"count"` // how often the content was read
 	Memory  bool             `json:"memory"`
 	// Category is the category that a memory's writer gave it.
 	Category string `json:"category,omitzero"`
@@ -61,11 +62,14 @@ type Belief struct {
 	Triples   []beliefs.Triple    `json:"triples,omitzero"`
 	Conflicts []string            `json:"conflicts,omitzero"`
 	Successor string              `json:"successor,omitzero"`
-	Flag      string              `json:"flag,omitzero"`
-	StagedFor string              `json:"staged_for,omitzero"`
-	Signed    string              `json:"signed,omitzero"`
-	Stale     time.Time           `json:"stale,omitzero"`
-	Expires   time.Time           `json:"expires,omitzero"`
+	// Flag is the reason why a person should review the belief, and StagedFor the reason why a person must confirm it
+	// before it is more than context. Both are empty if there is none.
+	Flag      string `json:"flag,omitzero"`
+	StagedFor string `json:"staged_for,omitzero"`
+	Signed    string `json:"signed,omitzero"` // name of the key with which a person confirmed the belief
+	// The belief is no longer fresh after Stale, and no longer served after Expires. A zero time means no limit.
+	Stale   time.Time `json:"stale,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
 	// From and To limit the period in which the belief is valid, as its writer stated.
 	From time.Time `json:"valid_from,omitzero"`
 	To   time.Time `json:"valid_to,omitzero"`
