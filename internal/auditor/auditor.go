@@ -37,7 +37,7 @@ const (
 type Config struct {
 	Conn      *nats.Conn
 	Feed      *stage.Feed // as in stage.Config
-	Dir       string
+	Dir       string      // folder of the log
 	Signer    note.Signer // signs checkpoints
 	MasterKey []byte      // 32 bytes; encrypts the keys of the payloads
 	Origin    string      // first line of checkpoints
@@ -57,7 +57,7 @@ type Config struct {
 	From    chain.Source
 	Trusted note.Verifiers
 	Log     *slog.Logger
-	Ready   func()
+	Ready   func()           // if set, called once, when the log has all entries that the ledger had at the start
 	Stats   *stage.Stats     // may be nil
 	Metrics *metrics.Auditor // may be nil
 }

@@ -29,8 +29,8 @@ type Comparison struct {
 type comparer struct {
 	Comparison
 	log     *chain.Log
-	at, end int64 // leaf indexes
-	trimmed uint64
+	at, end int64  // leaf indexes
+	trimmed uint64 // the ledger was trimmed up to this sequence
 }
 
 func (c *comparer) bad(leaf int64, format string, args ...any) {

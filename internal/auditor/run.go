@@ -33,12 +33,12 @@ type Request struct {
 
 // Answer is the answer to a Request. The request's Do determines which fields are set.
 type Answer struct {
-	Size       int64  `json:"size"`
-	Root       string `json:"root,omitzero"` // base64
-	LastSeq    uint64 `json:"last_seq"`
-	Entries    int64  `json:"entries"`
-	Gaps       int64  `json:"gaps"`
-	Resets     int64  `json:"resets,omitzero"`
+	Size       int64  `json:"size"`            // number of leaves
+	Root       string `json:"root,omitzero"`   // base64
+	LastSeq    uint64 `json:"last_seq"`        // last ledger sequence in the log
+	Entries    int64  `json:"entries"`         // number of ledger entries in the log
+	Gaps       int64  `json:"gaps"`            // how often the ledger skipped sequences
+	Resets     int64  `json:"resets,omitzero"` // how often the ledger was created again
 	Checkpoint string `json:"checkpoint,omitzero"`
 	Leaves     []Leaf `json:"leaves,omitzero"`
 	Dir        string `json:"dir,omitzero"`   // snapshot

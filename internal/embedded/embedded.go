@@ -35,9 +35,9 @@ import (
 
 // Config configures the pipeline.
 type Config struct {
-	Data   string
+	Data   string // the data folder
 	Listen string // HOST:PORT for clients, as in natsserver.Config
-	NoSync bool
+	NoSync bool   // the server acknowledges messages before they are on disk
 	// Groups are the sentinel groups to run. nil means those of the shipped rule set. An empty list means none.
 	Groups []string
 	// ServerOnly starts only the server, and creates the streams and the credentials. The stages then run as daemons.

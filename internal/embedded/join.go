@@ -13,8 +13,8 @@ import (
 
 // Join runs all stages in this process, and connects them to the server of another process. cfg.Data is a folder with
 // copies of the keys and contexts in that server's data folder. The operator's context in it has the address of the
-// server. Two processes may join the same server, one of them with Standby. This one takes over if the other makes no
-// progress. Join is for tests of stages that decide jointly.
+// server. Two processes may join the same server, one of them with Standby. The one with Standby takes over if the
+// other makes no progress. Join is for tests of stages that decide jointly.
 func Join(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	m, err := natsserver.OpenMinter(cfg.Data)
 	if err != nil {
