@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -163,7 +162,7 @@ type answering func(r micro.Request) (body []byte, failed *streams.ReplyError, e
 func (f *Front) serve(r micro.Request, answer answering) {
 	// The connection may publish only to inboxes, so another reply subject could do no harm. The check makes the
 	// attempt visible in the log.
-	if !strings.HasPrefix(r.Reply(), "_INBOX") {
+	if !query.Answerable(r.Reply()) {
 		f.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",
 			streams.CodeBadReply)
 		return

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -57,7 +56,7 @@ func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
 }
 
 func (p *prover) serve(r micro.Request) {
-	if !strings.HasPrefix(r.Reply(), "_INBOX") {
+	if !query.Answerable(r.Reply()) {
 		p.a.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",
 			streams.CodeBadReply)
 		return

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
 	"lazaret/internal/status"
+	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
@@ -79,6 +82,33 @@ func ledgerState(t *testing.T, js jetstream.JetStream) string {
 	return out
 }
 
+// olderAgent connects with a credential as versions of Lazaret without an agents' account made them.
+func olderAgent(t *testing.T, p *embedded.Pipeline, data, project, name string) *nats.Conn {
+	t.Helper()
+	older := t.TempDir()
+	if err := os.CopyFS(natsserver.KeysDir(older), os.DirFS(natsserver.KeysDir(data))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(natsserver.KeysDir(older), "agents.pub")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := natsserver.OpenMinter(older)
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := m.Agent(natsserver.Agent{Project: project, Name: name, Origins: beliefs.Origins()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
 // A publisher may name any reply subject, and JetStream sends its answer there (docs/decisions/0006). No process may
 // take such an answer for a request.
 func TestAnAcknowledgementIsNoRequest(t *testing.T) {
@@ -90,7 +120,9 @@ func TestAnAcknowledgementIsNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	c, nc := embeddedtest.Agent(t, p, "demo", "agent")
+	c, _ := embeddedtest.Agent(t, p, "demo", "agent")
+	// Only an agent with the credential of an older version can do this, because it is in the account of the streams.
+	nc := olderAgent(t, p, data, "demo", "agent")
 	a := asks{t, c}
 	a.decide("the start")
 	js, err := jetstream.New(operator(t, p))

@@ -1,24 +1,52 @@
 package natsserver
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
 
 	"lazaret/pkg/files"
+	"lazaret/streams"
 )
 
-// accounts has the signed claims (JWTs) of the operator, of the pipeline's account and of the system account.
+// accounts has the signed claims (JWTs) of the operator and of the accounts.
 type accounts struct {
-	operator, account, system string // JWTs
-	accountKey, systemKey     string // public
-	claims                    *jwt.OperatorClaims
+	operator  string // JWT
+	claims    *jwt.OperatorClaims
+	systemKey string            // public
+	accounts  map[string]string // JWT by public key
 }
+
+// Agents have an account of their own. A client names the reply subject of its message, and JetStream publishes the
+// acknowledgement there with the server's rights, in the account of the client. The streams and the stages are in
+// another account, so an acknowledgement to an agent reaches no stage and no stream. The agents' account imports the
+// subjects below. All services are imports of one export: nats-server does not deliver the answer to an import through
+// an import of the same export, so an agent cannot direct it to the intake subject of another agent either.
+const exported = "lz.>"
+
+// agentServices returns the subjects on which agents publish events and send requests.
+func agentServices() []string {
+	out := []string{streams.IntakePrefix + ">"}
+	for _, s := range []streams.Service{streams.SvcObserve, streams.SvcRemember, streams.SvcDecide, streams.SvcRecall,
+		streams.SvcGate, streams.SvcProve} {
+		out = append(out, "lz.svc."+string(s)+".>")
+	}
+	return out
+}
+
+// agentStreams are the subjects to which agents subscribe.
+var agentStreams = []string{streams.LivePrefix + "*.hold.>", streams.LivePrefix + "*.rejected.*"}
+
+// answerMost is the time after which nats-server drops the answer to an agent's request.
+const answerMost = 15 * time.Minute
 
 // operatorFile is the name of the file with the signed claims of the operator. They are signed only once, because a
 // server refuses to reload a configuration whose operator claims are different.
@@ -29,8 +57,7 @@ func (k *keyring) accounts() (*accounts, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := new(accounts)
-	a.accountKey = k.account
+	a := &accounts{accounts: make(map[string]string)}
 	if a.systemKey, err = k.system.PublicKey(); err != nil {
 		return nil, err
 	}
@@ -49,28 +76,57 @@ func (k *keyring) accounts() (*accounts, error) {
 		return nil, fmt.Errorf("%s does not match the keys beside it: remove the file, and it is created again",
 			filepath.Join(KeysDir(k.data), operatorFile))
 	}
-	acc := jwt.NewAccountClaims(a.accountKey)
-	acc.Name = "LAZARET"
+	own, agents, sys := jwt.NewAccountClaims(k.account), jwt.NewAccountClaims(k.agents), jwt.NewAccountClaims(a.systemKey)
+	own.Name, agents.Name, sys.Name = "LAZARET", "LAZARET_AGENTS", "SYS"
 	signer, err := k.signing.PublicKey()
 	if err != nil {
 		return nil, err
 	}
-	acc.SigningKeys.Add(signer)
 	r, err := readRegister(k.data)
 	if err != nil {
 		return nil, err
 	}
-	if rev := r.revocations(time.Now()); len(rev) > 0 {
-		acc.Revocations = rev
+	for _, acc := range []*jwt.AccountClaims{own, agents} {
+		acc.SigningKeys.Add(signer)
+		if rev := r.revocations(time.Now()); len(rev) > 0 {
+			acc.Revocations = rev
+		}
 	}
-	acc.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-	if a.account, err = acc.Encode(k.operator); err != nil {
+	own.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
+	if err := k.share(own, agents); err != nil {
 		return nil, err
 	}
-	sys := jwt.NewAccountClaims(a.systemKey)
-	sys.Name = "SYS"
-	a.system, err = sys.Encode(k.operator)
-	return a, err
+	for _, acc := range []*jwt.AccountClaims{own, agents, sys} {
+		if a.accounts[acc.Subject], err = acc.Encode(k.operator); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// share exports the subjects of agents from the account of the streams, and imports them into the account of the
+// agents. Only an account with a token can import them.
+func (k *keyring) share(own, agents *jwt.AccountClaims) error {
+	add := func(kind jwt.ExportType, export string, imports ...string) error {
+		own.Exports.Add(&jwt.Export{Name: kind.String() + " " + export, Subject: jwt.Subject(export), Type: kind,
+			TokenReq: true})
+		token := jwt.NewActivationClaims(k.agents)
+		token.ImportSubject, token.ImportType, token.IssuerAccount = jwt.Subject(export), kind, k.account
+		signed, err := token.Encode(k.signing)
+		if err != nil {
+			return err
+		}
+		for _, s := range imports {
+			agents.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: k.account, Token: signed, Type: kind})
+		}
+		return nil
+	}
+	err := add(jwt.Service, exported, agentServices()...)
+	own.Exports[0].ResponseThreshold = answerMost
+	for _, s := range agentStreams {
+		err = errors.Join(err, add(jwt.Stream, s, s))
+	}
+	return err
 }
 
 // AccountsFile returns the path of a file for the configurations of separately run servers, which include it. The file
@@ -83,16 +139,18 @@ func (k *keyring) writeAccounts() error {
 	if err != nil {
 		return err
 	}
-	return files.Write(AccountsFile(k.data),
-		fmt.Appendf(nil, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
 operator: %q
 system_account: %s
 resolver: MEMORY
 resolver_preload {
-  %s: %q
-  %s: %q
-}
-`, a.operator, a.systemKey, a.accountKey, a.account, a.systemKey, a.system), 0o600)
+`, a.operator, a.systemKey)
+	for _, key := range slices.Sorted(maps.Keys(a.accounts)) {
+		fmt.Fprintf(&b, "  %s: %q\n", key, a.accounts[key])
+	}
+	b.WriteString("}\n")
+	return files.Write(AccountsFile(k.data), b.Bytes(), 0o600)
 }
 
 // refreshAccounts rewrites AccountsFile if it exists.
@@ -126,7 +184,7 @@ func (s *Server) followRegister(seen fs.FileInfo) {
 		if err != nil || seen != nil && os.SameFile(fi, seen) && fi.ModTime().Equal(seen.ModTime()) {
 			continue
 		}
-		if err := s.updateAccount(); err != nil {
+		if err := s.updateAccounts(); err != nil {
 			s.cfg.Log.Error("the list of credentials was not applied: revoked ones may still be accepted", "err", err)
 			continue
 		}
@@ -134,9 +192,9 @@ func (s *Server) followRegister(seen fs.FileInfo) {
 	}
 }
 
-// updateAccount loads the current claims of the account into the server. The server then disconnects clients whose
+// updateAccounts loads the current claims of the accounts into the server. The server then disconnects clients whose
 // credentials are revoked.
-func (s *Server) updateAccount() error {
+func (s *Server) updateAccounts() error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	ns := s.current()
@@ -147,18 +205,20 @@ func (s *Server) updateAccount() error {
 	if err != nil {
 		return err
 	}
-	claims, err := jwt.DecodeAccountClaims(a.account)
-	if err != nil {
-		return err
+	for _, key := range []string{s.keys.account, s.keys.agents} {
+		claims, err := jwt.DecodeAccountClaims(a.accounts[key])
+		if err != nil {
+			return err
+		}
+		if err := ns.AccountResolver().Store(key, a.accounts[key]); err != nil {
+			return err
+		}
+		acc, err := ns.LookupAccount(key)
+		if err != nil {
+			return err
+		}
+		ns.UpdateAccountClaims(acc, claims)
 	}
-	if err := ns.AccountResolver().Store(a.accountKey, a.account); err != nil {
-		return err
-	}
-	acc, err := ns.LookupAccount(a.accountKey)
-	if err != nil {
-		return err
-	}
-	ns.UpdateAccountClaims(acc, claims)
 	if s.refuses {
 		return s.admit(false)
 	}

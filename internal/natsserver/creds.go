@@ -16,12 +16,15 @@ import (
 	"lazaret/streams"
 )
 
-// Minter makes credentials. It needs the signing key and the public key of the account, but no server. So credentials
+// Minter makes credentials. It needs the signing key and the public keys of the accounts, but no server. So credentials
 // can be made while the server runs, and for a NATS system that others run in operator mode.
 type Minter struct {
 	data    string
-	account string // public key
-	signer  nkeys.KeyPair
+	account string // public key of the account of the streams and the roles
+	// agents is the public key of the agents' account. It is that of account if the installation was last started by a
+	// version of Lazaret without such an account.
+	agents string
+	signer nkeys.KeyPair
 }
 
 // OpenMinter reads the signing key of an installation. The installation must have been started once.
@@ -31,6 +34,13 @@ func OpenMinter(data string) (*Minter, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s has no account: run `lazaret up --data %s` once, or name the data folder with --data",
 			dir, data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	agents, err := readAccount(filepath.Join(dir, agentsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		agents, err = account, nil
 	}
 	if err != nil {
 		return nil, err
@@ -50,7 +60,7 @@ func OpenMinter(data string) (*Minter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: %w", path, err)
 	}
-	return &Minter{data: data, account: account, signer: kp}, nil
+	return &Minter{data: data, account: account, agents: agents, signer: kp}, nil
 }
 
 // Role returns a credential file for a role. The credential is not added to the register of issued
@@ -88,8 +98,8 @@ func (m *Minter) sign(g *Grant, user nkeys.KeyPair) ([]byte, *jwt.UserClaims, er
 	}
 	if signer, err := m.signer.PublicKey(); err != nil {
 		return nil, nil, err
-	} else if signer != m.account {
-		c.IssuerAccount = m.account
+	} else if account := m.accountOf(g); signer != account {
+		c.IssuerAccount = account
 	}
 	token, err := c.Encode(m.signer)
 	if err != nil {
@@ -97,6 +107,14 @@ func (m *Minter) sign(g *Grant, user nkeys.KeyPair) ([]byte, *jwt.UserClaims, er
 	}
 	b, err := jwt.FormatUserConfig(token, seed)
 	return b, c, err
+}
+
+// accountOf returns the public key of the account to which a credential belongs.
+func (m *Minter) accountOf(g *Grant) string {
+	if g.Agent != nil {
+		return m.agents
+	}
+	return m.account
 }
 
 // CredsFile returns the path of a credential.

@@ -35,10 +35,13 @@ const (
 // Grant is the content of a credential: the role or the agent that it is for, and its validity. Either Role or Agent is
 // set.
 type Grant struct {
-	Name  string        `json:"name"` // name of the credential's file and of its NATS context
-	Role  Role          `json:"role,omitempty"`
-	Agent *Agent        `json:"agent,omitempty"`
-	Lasts time.Duration `json:"-"` // 0: it never expires
+	Name  string `json:"name"` // name of the credential's file and of its NATS context
+	Role  Role   `json:"role,omitempty"`
+	Agent *Agent `json:"agent,omitempty"`
+	// Account is the public key of the account to which the credential belongs. Minter sets it. It is empty for
+	// credentials that were made by a version of Lazaret without an agents' account.
+	Account string        `json:"account,omitempty"`
+	Lasts   time.Duration `json:"-"` // 0: it never expires
 	// Description is written to the NATS context.
 	Description string `json:"description,omitempty"`
 }
@@ -150,7 +153,7 @@ func (r *register) adopt(data string) error {
 			continue
 		}
 		i := &Issued{Grant: Grant{Name: strings.TrimSuffix(filepath.Base(f), ".creds"), Role: Role(c.Name),
-			Agent: agentOf(c)}, User: c.Subject, Issued: time.Unix(c.IssuedAt, 0).UTC()}
+			Agent: agentOf(c), Account: c.IssuerAccount}, User: c.Subject, Issued: time.Unix(c.IssuedAt, 0).UTC()}
 		if i.Agent != nil {
 			i.Role = ""
 		}
@@ -190,6 +193,16 @@ func agentOf(c *jwt.UserClaims) *Agent {
 		}
 	}
 	return a
+}
+
+// InAgentsAccount reports whether the credential belongs to the agents' account of an installation. If it does not, its
+// holder can make the server publish in the account of the streams (docs/decisions/0006).
+func (g *Grant) InAgentsAccount(data string) (bool, error) {
+	key, err := readAccount(filepath.Join(KeysDir(data), agentsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && g.Account == key, err
 }
 
 // readCreds reads a credential file.
@@ -248,6 +261,7 @@ func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error
 		i = &Issued{User: pub}
 		r.Credentials = append(r.Credentials, i)
 	}
+	g.Account = m.accountOf(&g)
 	i.Grant, i.Issued, i.Expires = g, time.Unix(c.IssuedAt, 0).UTC(), time.Time{}
 	if c.Expires > 0 {
 		i.Expires = time.Unix(c.Expires, 0).UTC()
@@ -298,7 +312,8 @@ func (m *Minter) Install(g Grant, url string, renew bool) error {
 
 // due reports whether Install must sign a credential again.
 func (m *Minter) due(c *jwt.UserClaims, g *Grant) bool {
-	if signer, err := m.signer.PublicKey(); err != nil || c.Issuer != signer {
+	signer, err := m.signer.PublicKey()
+	if err != nil || c.Issuer != signer || signer != m.accountOf(g) && c.IssuerAccount != m.accountOf(g) {
 		return true
 	}
 	now, err := g.claims(c.Subject)

@@ -21,7 +21,8 @@ import (
 type keyring struct {
 	data             string
 	operator, system nkeys.KeyPair
-	account          string        // public key of the account to which credentials and streams belong
+	account          string        // public key of the account to which the streams and the credentials of roles belong
+	agents           string        // public key of the account to which the credentials of agents belong
 	signing          nkeys.KeyPair // signs credentials
 	storage          string        // encrypts the streams at rest
 }
@@ -35,23 +36,31 @@ const (
 	// accountFile is the file of the account's public key. The private key is not stored and not needed, because the
 	// operator signs the claims of the account.
 	accountFile = "account.pub"
+	// agentsFile is the file of the public key of the agents' account. Installations of older versions have none.
+	agentsFile = "agents.pub"
 )
+
+// readAccount returns the public key of an account in a file.
+func readAccount(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(b))
+	if !nkeys.IsValidPublicAccountKey(key) {
+		return "", fmt.Errorf("the file %s must have the public key of a NATS account, but has something else", file)
+	}
+	return key, nil
+}
 
 // accountKey returns the account's public key.
 func accountKey(dir string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, accountFile))
-	if err == nil {
-		key := strings.TrimSpace(string(b))
-		if !nkeys.IsValidPublicAccountKey(key) {
-			return "", fmt.Errorf("the file %s must have the public key of a NATS account, but has something else",
-				filepath.Join(dir, accountFile))
-		}
-		return key, nil
-	}
+	key, err := readAccount(filepath.Join(dir, accountFile))
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		return key, err
 	}
-	if b, err = os.ReadFile(filepath.Join(dir, identityKey)); err != nil {
+	b, err := os.ReadFile(filepath.Join(dir, identityKey))
+	if err != nil {
 		return "", err
 	}
 	kp, err := nkeys.ParseDecoratedNKey(b)
@@ -61,9 +70,10 @@ func accountKey(dir string) (string, error) {
 	return kp.PublicKey()
 }
 
-// openAccount returns the account's public key. At the first start, it creates the account.
-func openAccount(dir string) (string, error) {
-	key, err := accountKey(dir)
+// openAccount returns an account's public key, which read returns. If the account does not exist, openAccount creates
+// it. The public key is then in the file.
+func openAccount(file string, read func() (string, error)) (string, error) {
+	key, err := read()
 	if errors.Is(err, fs.ErrNotExist) {
 		var kp nkeys.KeyPair
 		if kp, err = nkeys.CreateAccount(); err == nil {
@@ -73,7 +83,7 @@ func openAccount(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return secret(filepath.Join(dir, accountFile), func() (string, error) { return key, nil })
+	return secret(file, func() (string, error) { return key, nil })
 }
 
 // storageKey is the file of the secret that encrypts the streams.
@@ -113,7 +123,13 @@ func openKeyring(data string) (*keyring, error) {
 		}
 	}
 	var err error
-	if k.account, err = openAccount(dir); err != nil {
+	if k.account, err = openAccount(filepath.Join(dir, accountFile), func() (string, error) {
+		return accountKey(dir)
+	}); err != nil {
+		return nil, err
+	}
+	agents := filepath.Join(dir, agentsFile)
+	if k.agents, err = openAccount(agents, func() (string, error) { return readAccount(agents) }); err != nil {
 		return nil, err
 	}
 	k.storage, err = Secret(data, storageKey)

@@ -145,9 +145,10 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")
 	case RoleService:
-		// Ingest, the front and the auditor answer requests with this credential. It can publish only to inboxes. So a
-		// caller cannot make it publish elsewhere by the reply subject of a request.
-		p.pub = []string{"_INBOX.>", "_INBOX_LZ.>"}
+		// Ingest, the front and the auditor answer requests with this credential. It can publish only to inboxes, and
+		// to the subjects that nats-server makes for the answers to another account (_R_). So a caller cannot make it
+		// publish elsewhere by the reply subject of a request.
+		p.pub = []string{"_INBOX.>", "_INBOX_LZ.>", "_R_.>"}
 		p.sub = append(p.sub, "lz.svc.>", "$SRV.>")
 	case RoleOperator:
 		p.read(streams.LedgerStream)

@@ -106,7 +106,8 @@ func Start(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, keys: keys, lock: lock, ended: make(chan struct{}),
-		minter: &Minter{data: cfg.Data, account: keys.account, signer: keys.signing}}
+		minter: &Minter{data: cfg.Data, account: keys.account, agents: keys.agents,
+			signer: keys.signing}}
 	if err := s.run(); err != nil {
 		return nil, err
 	}
@@ -188,8 +189,10 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		return nil, err
 	}
 	resolver := &server.MemAccResolver{}
-	if err := errors.Join(resolver.Store(a.accountKey, a.account), resolver.Store(a.systemKey, a.system)); err != nil {
-		return nil, err
+	for key, claims := range a.accounts {
+		if err := resolver.Store(key, claims); err != nil {
+			return nil, err
+		}
 	}
 	o := &server.Options{
 		ServerName:       "lazaret",

@@ -96,7 +96,7 @@ type envelope struct {
 }
 
 func answer(ctx context.Context, svc *nats.Conn, r micro.Request, h Handler, log *slog.Logger) {
-	if !strings.HasPrefix(r.Reply(), "_INBOX") {
+	if !Answerable(r.Reply()) {
 		log.Warn("request with a reply subject outside of inboxes "+
 			"dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
 		return
@@ -119,6 +119,12 @@ func answer(ctx context.Context, svc *nats.Conn, r micro.Request, h Handler, log
 	if err != nil {
 		log.Warn("answer not sent", "subject", r.Subject(), "err", err)
 	}
+}
+
+// Answerable reports whether a request with this reply subject may be answered. The subject must be an inbox, or a
+// subject that nats-server made (_R_) because the request comes from another account.
+func Answerable(reply string) bool {
+	return strings.HasPrefix(reply, "_INBOX") || strings.HasPrefix(reply, "_R_.")
 }
 
 // Reply sends body to the inbox of a request, or a service error if failed is set. A handler that

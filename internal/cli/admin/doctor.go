@@ -62,9 +62,9 @@ func doctorCommand(a *verb.App) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check server, streams, stages and their lag (exit 3 if a check fails)",
 		Long: `Check the server's limits, the fill level of the streams, the active rules and policy,
-whether the server refuses requests with unknown fields, and each process of each stage:
-whether it answers, and how many ledger entries in which partitions it has not
-processed. A lag of more than 5,000 entries, and a stream or subject that is more than
+whether the server refuses requests with unknown fields, the credentials in the data
+folder, and each process of each stage: whether it answers, and how many ledger entries in
+which partitions it has not processed. A lag of more than 5,000 entries, and a stream or subject that is more than
 80 % full, are failures. Exit code 3 if any check fails.
 
 In a cluster, the command also tries to join as a server, at the ports for the cluster's
@@ -166,6 +166,26 @@ func (c *checks) credentials(data string, now time.Time) {
 		c.add("access", fmt.Errorf("credentials expired, and the server refuses them: %s: replace each with lazaret agent "+
 			"rotate NAME and bring the new one to its host, or remove it from this list with lazaret agent revoke NAME; the "+
 			"pipeline renews its own at its next start", strings.Join(gone, ", ")), "")
+	}
+	var inside []string
+	for _, name := range slices.Sorted(maps.Keys(latest)) {
+		if latest[name].Agent == nil {
+			continue
+		}
+		in, err := latest[name].InAgentsAccount(data)
+		if err != nil {
+			c.add("access", err, "")
+			return
+		}
+		if !in {
+			inside = append(inside, name)
+		}
+	}
+	if len(inside) > 0 {
+		c.add("access", fmt.Errorf("credentials of agents that an older version made: %s: with such a credential, an agent "+
+			"can make the server publish to the subjects of the stages, and stop the verdicts: replace each with lazaret "+
+			"agent rotate NAME, and bring the new one to its host; first restart the server with this version, or configure "+
+			"it again with lazaret server config", strings.Join(inside, ", ")), "")
 	}
 	var soon []string
 	for _, name := range slices.Sorted(maps.Keys(latest)) {

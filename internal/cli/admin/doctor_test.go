@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"lazaret/internal/natstest"
 	"lazaret/internal/status"
 	"lazaret/internal/wire"
+	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
@@ -141,6 +144,49 @@ func TestPromiseA12DoctorWarnsOfACredentialThatEndsWithinTheHour(t *testing.T) {
 	}
 	cs = nil
 	cs.credentials(data, time.Now().Add(2*time.Hour))
+	if len(cs) != 1 || !cs[0].Good {
+		t.Errorf("%+v", cs)
+	}
+}
+
+// A credential that was made before the first start with an agents' account belongs to the account of the streams.
+func TestDoctorReportsAgentsInTheAccountOfTheStreams(t *testing.T) {
+	data := t.TempDir()
+	s, err := natsserver.Start(natsserver.Config{Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	file := filepath.Join(natsserver.KeysDir(data), "agents.pub")
+	key, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	m, err := natsserver.OpenMinter(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := natsserver.Grant{Name: "acme.bot", Lasts: 90 * 24 * time.Hour,
+		Agent: &natsserver.Agent{Project: "acme", Name: "bot", Origins: beliefs.Origins()}}
+	if err := m.Install(g, "", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var cs checks
+	cs.credentials(data, time.Now())
+	if len(cs) == 0 || cs[0].Good || !strings.Contains(cs[0].Text, "acme.bot") || !strings.Contains(cs[0].Text, "rotate") {
+		t.Errorf("%+v", cs)
+	}
+	if _, err := s.Minter().Rotate("acme.bot", nil, false); err != nil {
+		t.Fatal(err)
+	}
+	cs = nil
+	cs.credentials(data, time.Now())
 	if len(cs) != 1 || !cs[0].Good {
 		t.Errorf("%+v", cs)
 	}
