@@ -41,17 +41,17 @@ type AuditReport struct {
 
 	// Append is the rate with encryption, Merkle tree, and one sync per batch.
 	Append     float64 `json:"append_per_s"`
-	AppendCPU  float64 `json:"append_cpu_us"`
-	FromLedger float64 `json:"jetstream_append_per_s,omitzero"`
+	AppendCPU  float64 `json:"append_cpu_us"`                   // per entry
+	FromLedger float64 `json:"jetstream_append_per_s,omitzero"` // result of AuditOptions.Follow
 	// Verify is the rate of verifying entries: their leaves, payloads and tree are recomputed from disk.
 	// VerifyBytes is the same rate in bytes of leaves, salts and payloads, each counted once.
 	Verify      float64 `json:"verify_per_s"`
-	VerifyCPU   float64 `json:"verify_cpu_us"`
+	VerifyCPU   float64 `json:"verify_cpu_us"` // per entry
 	VerifyBytes float64 `json:"verify_bytes_per_s"`
 	// SHA256 is the rate of crypto/sha256 on all processors, each hashing one payload-sized message at
 	// a time. It is measured alternately with Verify.
 	SHA256 float64 `json:"sha256_bytes_per_s"`
-	Ratio  float64 `json:"verify_of_sha256"`
+	Ratio  float64 `json:"verify_of_sha256"` // VerifyBytes divided by SHA256: the median of the rounds
 	// RatioCPU is Ratio computed from processor times, which other load on the machine affects less.
 	RatioCPU float64 `json:"verify_of_sha256_cpu"`
 	// ProofP50 and ProofP99 are the times of inclusion proofs of random leaves, in microseconds.

@@ -34,8 +34,8 @@ type BeliefsReport struct {
 	// MemoryBytes is the resident memory of the whole pipeline with all beliefs, after it was idle for the
 	// time Rest.
 	MemoryBytes uint64       `json:"memory_bytes"`
-	BusyBytes   uint64       `json:"memory_busy_bytes"` // right after the last measurement
-	PeakBytes   uint64       `json:"memory_peak_bytes,omitzero"`
+	BusyBytes   uint64       `json:"memory_busy_bytes"`          // right after the last measurement
+	PeakBytes   uint64       `json:"memory_peak_bytes,omitzero"` // maximum until then
 	Parts       *MemoryParts `json:"memory_parts,omitzero"`
 	DiskBytes   int64        `json:"state_bytes"` // ingest's state on disk
 	SyncAlways  bool         `json:"sync_always"`
@@ -43,9 +43,9 @@ type BeliefsReport struct {
 
 // Window is the cost of some observations, from publishing until they are audited.
 type Window struct {
-	Beliefs int       `json:"beliefs"` // number of beliefs that the window added
-	CPU     float64   `json:"cpu_us"`  // processor time of all stages and the server, per added belief
-	Rate    float64   `json:"per_second"`
+	Beliefs int       `json:"beliefs"`               // number of beliefs that the window added
+	CPU     float64   `json:"cpu_us"`                // processor time of all stages and the server, per added belief
+	Rate    float64   `json:"per_second"`            // added beliefs
 	Each    []float64 `json:"cpu_us_each,omitempty"` // CPU of each averaged window
 }
 

@@ -20,11 +20,11 @@ import (
 // DecideOptions configure the benchmark of verdicts.
 type DecideOptions struct {
 	Project, Agent string
-	Requests       int     // measured requests, sequential
-	Warm           int     // unmeasured requests before them
-	Fill           int     // unmeasured concurrent actions before Warm
-	Rate           float64 // observations per second for Load; AskMany ignores it
-	For            time.Duration
+	Requests       int           // measured requests, sequential
+	Warm           int           // unmeasured requests before them
+	Fill           int           // unmeasured concurrent actions before Warm
+	Rate           float64       // observations per second for Load; AskMany ignores it
+	For            time.Duration // how long Load publishes
 }
 
 // Latencies are the durations of requests as seen by the client, in microseconds.
@@ -57,11 +57,11 @@ type DecideReport struct {
 
 // Flatness compares the latency after many actions in a project with the latency after few.
 type Flatness struct {
-	Few   int       `json:"few"` // actions before the first measurement
-	Many  int       `json:"many"`
+	Few   int       `json:"few"`  // actions before the first measurement
+	Many  int       `json:"many"` // actions before the last one
 	First Latencies `json:"first"`
 	Last  Latencies `json:"last"`
-	Ratio float64   `json:"p99_ratio"`
+	Ratio float64   `json:"p99_ratio"` // Last.P99 divided by First.P99
 }
 
 // Lines returns the figures and their budgets.

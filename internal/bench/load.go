@@ -28,7 +28,7 @@ type LoadOptions struct {
 // LoadReport is the result of a load.
 type LoadReport struct {
 	Seconds float64 `json:"seconds"` // from the first publish to the last acknowledgement
-	Refused int     `json:"refused"`
+	Refused int     `json:"refused"` // publishes that the server refused; the client repeated them
 }
 
 // PublishMany publishes observations over one connection for each subject. It repeats publishes that the

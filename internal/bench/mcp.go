@@ -36,11 +36,11 @@ type MCPReport struct {
 	Proxied    Latencies `json:"proxied"`
 	// Added is the p50 of proxied calls minus that of direct calls, in microseconds.
 	Added int64 `json:"added_p50_us"`
-	// Window is the number of calls of First and of Last: the first and the last measured calls.
+	// First and Last are like Added, for the first and the last Window calls.
 	Window int     `json:"window"`
 	First  int64   `json:"added_p50_first_us"`
 	Last   int64   `json:"added_p50_last_us"`
-	Ratio  float64 `json:"last_to_first"`
+	Ratio  float64 `json:"last_to_first"` // Last divided by First
 }
 
 // CallMCP calls the tool of ServeNotes alternately over two sessions, and compares them. The first warm

@@ -50,18 +50,18 @@ type PipelineReport struct {
 	Sync     string `json:"sync"` // always or off
 	Batch    int    `json:"batch,omitzero"`
 
-	PerSecond float64 `json:"events_per_s"` // rate of audited observations
-	Accepted  float64 `json:"accepted_per_s"`
+	PerSecond float64 `json:"events_per_s"`   // rate of audited observations
+	Accepted  float64 `json:"accepted_per_s"` // rate at which the server acknowledged observations to the client
 	// Raw is the rate at which the same client publishes to one stream of a bare nats-server with the
 	// same storage, sync and message size. RawConsume is the rate of one ordered consumer.
 	Raw        float64 `json:"raw_jetstream_per_s"`
 	RawConsume float64 `json:"raw_jetstream_consume_per_s"`
-	Ratio      float64 `json:"ratio"`
+	Ratio      float64 `json:"ratio"` // PerSecond divided by Raw
 	// Serial is the rate of a bare server that would store each event first in one stream, and then, in atomic batches,
 	// in a second stream, without doing both at the same time. It is computed from the two measured rates, and is an
 	// upper bound for pipelines with two durable streams on one disk.
 	Serial      float64 `json:"serial_bound_per_s"`
-	SerialRatio float64 `json:"serial_ratio"`
+	SerialRatio float64 `json:"serial_ratio"` // PerSecond divided by Serial
 	// Singles is the rate of audited observations of a second pipeline, measured in the same run, with one
 	// observation per message. SinglesCPU is its processor time per observation. They are set only if Batch is
 	// more than 1.
@@ -72,7 +72,7 @@ type PipelineReport struct {
 	// processing: see shape.go. ShapeCPU is the processor time of the server's process per observation.
 	Shape      float64 `json:"shape_bound_per_s"`
 	ShapeRaw   float64 `json:"shape_raw_ratio"` // Shape divided by Raw: an upper bound of Ratio
-	ShapeRatio float64 `json:"shape_ratio"`
+	ShapeRatio float64 `json:"shape_ratio"`     // PerSecond divided by Shape
 	ShapeCPU   float64 `json:"shape_cpu_us_per_event"`
 	// CPU is the processor time per event of the process with the server and all stages.
 	CPU float64 `json:"cpu_us_per_event"`

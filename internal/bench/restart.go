@@ -4,7 +4,7 @@ import "fmt"
 
 // Restart is the time that a killed pipeline needs to come back, for one ledger size.
 type Restart struct {
-	Entries int `json:"entries"`
+	Entries int `json:"entries"` // observations in the ledger
 	// Seconds is the median time from the start of the process to its first verdict.
 	Seconds float64 `json:"seconds"`
 	// CPU is the median processor time of the process until its first verdict.
@@ -12,7 +12,7 @@ type Restart struct {
 	// Server and ServerCPU are the medians of a start of nats-server alone on the same folder.
 	Server    float64   `json:"server_seconds"`
 	ServerCPU float64   `json:"server_cpu_seconds"`
-	All       []float64 `json:"all_seconds"`
+	All       []float64 `json:"all_seconds"` // the times of which Seconds is the median
 }
 
 // RestartReport has the restart times after a kill by ledger size.

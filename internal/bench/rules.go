@@ -131,7 +131,7 @@ func shippedSet() (*rules.Set, error) {
 
 // RulesReport is the cost of the rule engine.
 type RulesReport struct {
-	Rules  int `json:"rules"`
+	Rules  int `json:"rules"`  // rules of the large set
 	Events int `json:"events"` // distinct events, 1 KiB each
 	Rounds int `json:"rounds"` // number of rounds; the figures are their medians
 
@@ -139,24 +139,29 @@ type RulesReport struct {
 	// include updating the signals.
 	Small float64 `json:"ns_per_event_100"`
 	Large float64 `json:"ns_per_event_10000"`
-	Ratio float64 `json:"ratio"`
+	Ratio float64 `json:"ratio"` // Large divided by Small
 	// Fold is the cost of updating the signals, without rules.
 	Fold float64 `json:"fold_ns_per_event"`
 	// RatioRules is the ratio of the costs of the rules alone, without updating the signals: (Large - Fold) divided by
 	// (Small - Fold).
 	RatioRules float64 `json:"ratio_without_fold"`
-	Naive      float64 `json:"naive_ns_per_event_10000"`
-	Speedup    float64 `json:"speedup"`
+	// Naive is the cost with the large set if each rule is evaluated on each event, in ns per event. Speedup is Naive
+	// divided by Large.
+	Naive   float64 `json:"naive_ns_per_event_10000"`
+	Speedup float64 `json:"speedup"`
 	// Shipped is the time to judge 1 KiB by the shipped packs, in microseconds.
 	Shipped     float64            `json:"shipped_pack_us_median_1k"`
 	ShippedP99  float64            `json:"shipped_pack_us_p99_1k"`
 	ShippedKind map[string]float64 `json:"shipped_pack_us_median_by_kind"`
-	Unindexed   float64            `json:"unindexed_ns_per_rule"`
+	// Unindexed is the cost of a rule that no index can select, in ns per event.
+	Unindexed float64 `json:"unindexed_ns_per_rule"`
 
+	// CandidatesSmall and CandidatesLarge are the mean numbers of rules that are evaluated for an event, with the two
+	// sets.
 	CandidatesSmall float64 `json:"candidates_per_event_100"`
 	CandidatesLarge float64 `json:"candidates_per_event_10000"`
 	CandidatesLeast int     `json:"candidates_least"` // fewest rules evaluated for any event, with either set
-	CompileMS       float64 `json:"compile_ms_10000"`
+	CompileMS       float64 `json:"compile_ms_10000"` // time to compile the large set
 }
 
 // variant is one of the configurations that Rules measures in turn.

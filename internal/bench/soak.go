@@ -16,15 +16,15 @@ import (
 
 // Sample is the state of a pipeline at one time of a soak test.
 type Sample struct {
-	Seconds float64 `json:"seconds"` // seconds since the start of the load
-	Decided uint64  `json:"decided"` // observations in the ledger
-	Chained uint64  `json:"chained"` // ledger entries that the auditor has chained
-	Lag     uint64  `json:"lag"`     // ledger entries that the auditor has not chained
-	Waiting uint64  `json:"waiting"` // messages in the intake
-	RSS     uint64  `json:"rss_bytes"`
+	Seconds float64 `json:"seconds"`       // seconds since the start of the load
+	Decided uint64  `json:"decided"`       // observations in the ledger
+	Chained uint64  `json:"chained"`       // ledger sequence up to which the auditor has chained entries
+	Lag     uint64  `json:"lag"`           // ledger messages that the auditor has not chained
+	Waiting uint64  `json:"waiting"`       // messages in the intake
+	RSS     uint64  `json:"rss_bytes"`     // resident memory
 	Streams uint64  `json:"streams_bytes"` // size of the streams on disk
-	State   uint64  `json:"state_bytes"`
-	Log     uint64  `json:"log_bytes"`
+	State   uint64  `json:"state_bytes"`   // size of the state of all stages on disk
+	Log     uint64  `json:"log_bytes"`     // size of the audit log on disk
 }
 
 // SoakReport is the result of a soak test.
@@ -32,7 +32,7 @@ type SoakReport struct {
 	Events   int     `json:"events"`
 	Projects int     `json:"projects"`
 	Size     int     `json:"content_bytes"` // bytes of content of an observation
-	Seconds  float64 `json:"seconds"`
+	Seconds  float64 `json:"seconds"`       // until the auditor had chained all entries
 
 	// Days and Retention are numbers of simulated days of length Day; 0: none.
 	Days      int           `json:"days,omitzero"`
@@ -48,8 +48,8 @@ type SoakReport struct {
 	// The first quarter is ignored because it fills caches.
 	Early     float64 `json:"rss_early_mb"`
 	Late      float64 `json:"rss_late_mb"`
-	Growth    float64 `json:"rss_growth"`
-	Peak      float64 `json:"rss_peak_mb"`
+	Growth    float64 `json:"rss_growth"`  // Late divided by Early
+	Peak      float64 `json:"rss_peak_mb"` // of all samples
 	DiskBytes float64 `json:"disk_bytes_per_event"`
 }
 
