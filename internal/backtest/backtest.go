@@ -72,8 +72,8 @@ type Flip struct {
 	Change  Change          `json:"change"`
 	Before  streams.Verdict `json:"before"`
 	After   streams.Verdict `json:"after"`
-	Gone    []string        `json:"gone,omitzero"` // rules whose alerts only the first set raises
-	New     []string        `json:"new,omitzero"`
+	Gone    []string        `json:"gone,omitzero"`    // rules whose alerts only the first set raises
+	New     []string        `json:"new,omitzero"`     // rules whose alerts only the second set raises
 	Message string          `json:"message,omitzero"` // message of the first different alert, inert
 	Content string          `json:"content,omitzero"` // clipped, inert
 	// Position is the position of the entry; entries of one frame share a Seq.
@@ -82,15 +82,17 @@ type Flip struct {
 
 // RuleReport has the results of one rule under both sets.
 type RuleReport struct {
-	Rule         string  `json:"rule"`
-	Status       string  `json:"status"` // changed, new, gone or same
-	Before       uint64  `json:"alerts_before"`
-	After        uint64  `json:"alerts_after"`
-	PerDay       float64 `json:"alerts_per_day_after"`
-	NewlyHeld    int     `json:"newly_held"`
-	NoLongerHeld int     `json:"no_longer_held"`
-	Evaluated    uint64  `json:"evaluated_after"`
-	NS           int64   `json:"ns_per_evaluation_after"`
+	Rule   string  `json:"rule"`
+	Status string  `json:"status"`        // changed, new, gone or same
+	Before uint64  `json:"alerts_before"` // number of alerts by the first set
+	After  uint64  `json:"alerts_after"`
+	PerDay float64 `json:"alerts_per_day_after"` // After divided by Report.Days
+	// NewlyHeld is the number of entries with a stricter verdict and a new alert of the rule. NoLongerHeld is the number
+	// of entries with a milder verdict and an alert of the rule that the second set does not raise.
+	NewlyHeld    int    `json:"newly_held"`
+	NoLongerHeld int    `json:"no_longer_held"`
+	Evaluated    uint64 `json:"evaluated_after"` // how often the second set evaluated the rule
+	NS           int64  `json:"ns_per_evaluation_after"`
 }
 
 // Report is the result of a back-test.
@@ -98,13 +100,13 @@ type Report struct {
 	Before  string         `json:"before"` // digests of the rule sets
 	After   string         `json:"after"`
 	Events  int            `json:"events"`
-	Days    float64        `json:"days"`
+	Days    float64        `json:"days"` // from the first entry to the last one, at least 1
 	Full    bool           `json:"full"` // every rule was judged, not only the changed ones
 	Changed []string       `json:"changed_rules"`
 	Flips   map[Change]int `json:"flips"`
 	Rules   []RuleReport   `json:"rules"`
 	Samples []Flip         `json:"samples"`
-	Seconds float64        `json:"seconds"`
+	Seconds float64        `json:"seconds"` // duration of the comparison; 0 for a Watch
 	PerSec  float64        `json:"events_per_s"`
 }
 

@@ -48,8 +48,8 @@ type Report struct {
 
 	Kills      map[string]int `json:"kills"`
 	Pauses     int            `json:"pauses"`
-	Partitions int            `json:"partitions"`
-	FullDisks  int            `json:"full_disks"`
+	Partitions int            `json:"partitions"`     // how often a process was disconnected from the server
+	FullDisks  int            `json:"full_disks"`     // how often the disk was filled
 	ClockJumps int            `json:"clock_jumps"`    // jumps of one process's wall clock, and back
 	Stutters   int            `json:"stutters"`       // how often a process ran only in short bursts
 	Strays     int            `json:"strays"`         // joint frames that arrived after their process was killed

@@ -9,7 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// Rate is a proportion with Wilson's 95 % interval.
+// Rate is a proportion with Wilson's 95 % interval: Hits of N trials. Rate, Low and High are from 0 to 1.
 type Rate struct {
 	N    int     `json:"n"`
 	Hits int     `json:"hits"`

@@ -2,7 +2,7 @@ package detection
 
 import "math"
 
-// Rate is a proportion with its 95 % interval.
+// Rate is a proportion with its 95 % interval: Hits of N lines or actions. Rate, Low and High are from 0 to 1.
 //
 // Lines that contain the same attack are not independent trials. The rate is therefore the mean of the
 // clusters' rates, and the interval is Wilson's with the number of clusters as trials.

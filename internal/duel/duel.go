@@ -39,7 +39,7 @@ type Break struct {
 type Point struct {
 	Tries  int     `json:"tries"`
 	Broken int     `json:"broken"`
-	Share  float64 `json:"share"`
+	Share  float64 `json:"share"` // broken seeds as a share of all seeds, from 0 to 1
 }
 
 // Report is the result of a duel.
