@@ -87,8 +87,8 @@ type RuleReport struct {
 	Before uint64  `json:"alerts_before"` // number of alerts by the first set
 	After  uint64  `json:"alerts_after"`
 	PerDay float64 `json:"alerts_per_day_after"` // After divided by Report.Days
-	// NewlyHeld is the number of entries with a stricter verdict and a new alert of the rule. NoLongerHeld is the number
-	// of entries with a milder verdict and an alert of the rule that the second set does not raise.
+	// NewlyHeld is the number of entries with a stricter verdict and a new alert of the rule. NoLongerHeld is the
+	// number of entries with a milder verdict and an alert of the rule that the second set does not raise.
 	NewlyHeld    int    `json:"newly_held"`
 	NoLongerHeld int    `json:"no_longer_held"`
 	Evaluated    uint64 `json:"evaluated_after"` // how often the second set evaluated the rule
