@@ -32,21 +32,21 @@ type place struct {
 
 // account counts the content of the ledger.
 type account struct {
-	entries   uint64         // number of entries
-	last      uint64         // sequence of the last message
-	srcs      map[uint64]int // by intake message: number of ingest's entries for it
-	inner     map[place]int  // by event of a batch or offered proposal: number of ingest's entries for it
-	ids       map[string]int // by project and id: number of entries other than repeats
-	contents  map[string]content
+	entries   uint64             // number of entries
+	last      uint64             // sequence of the last message
+	srcs      map[uint64]int     // by intake message: number of ingest's entries for it
+	inner     map[place]int      // by event of a batch or offered proposal: number of ingest's entries for it
+	ids       map[string]int     // by project and id: number of ingest's entries that accept the event
+	contents  map[string]content // by project and id
 	repeats   int
 	rejected  int
-	verdicts  map[uint64]*streams.VerdictEntry
-	projects  map[uint64]string // project of each verdict
-	groups    []string          // groups that must assess each proposal
-	proposals map[uint64]*proposed
-	uncleared []string // allow verdicts without the required assessments
-	joint     int      // verdicts in joint frames
-	twice     []string // proposals with two first verdicts, or two assessments of a group
+	verdicts  map[uint64]*streams.VerdictEntry // by position
+	projects  map[uint64]string                // project of each verdict
+	groups    []string                         // groups that must assess each proposal
+	proposals map[uint64]*proposed             // by position
+	uncleared []string                         // allow verdicts without the required assessments
+	joint     int                              // verdicts in joint frames
+	twice     []string                         // proposals with two first verdicts, or two assessments of a group
 }
 
 // proposed is a proposal with its assessments and verdict.

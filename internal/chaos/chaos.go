@@ -61,11 +61,11 @@ type Report struct {
 	Broken       int    `json:"broken"`       // acknowledged messages that are not events
 	Again        int    `json:"sent_again"`   // events that the client sent again after their acknowledgment
 	Entries      uint64 `json:"ledger_entries"`
-	Repeats      int    `json:"repeats"`
-	Rejected     int    `json:"rejected"`
-	Lost         int    `json:"lost"`    // acknowledged events that are not in the ledger
-	Doubled      int    `json:"doubled"` // events that are in the ledger twice
-	Altered      int    `json:"altered"` // events whose content in the ledger differs from the published content
+	Repeats      int    `json:"repeats"`  // entries about events that were sent again
+	Rejected     int    `json:"rejected"` // entries about messages that ingest rejected
+	Lost         int    `json:"lost"`     // acknowledged events that are not in the ledger
+	Doubled      int    `json:"doubled"`  // events that are in the ledger twice
+	Altered      int    `json:"altered"`  // events whose content in the ledger differs from the published content
 	Proposals    int    `json:"proposals"`
 	Unanswered   int    `json:"unanswered"` // proposals without a verdict
 	Unassessed   int    `json:"unassessed"` // missing assessments of required groups for proposals

@@ -34,11 +34,11 @@ type alertsView struct {
 	Severities, Sinces, Projects                []string
 	Groups                                      []*alertGroup
 	Rows                                        []alertRow // the alerts, if One is set
-	Total, More                                 int
-	Silenced                                    int  // matching alerts that are hidden
-	All                                         bool // silenced alerts are shown too
+	Total, More                                 int        // number of matching alerts; groups that are not listed
+	Silenced                                    int        // matching alerts that are hidden
+	All                                         bool       // silenced alerts are shown too
 	Silences                                    []silenceRow
-	From, Next                                  int
+	From, Next                                  int // number of alerts on earlier pages; From of the next page, 0: none
 	query                                       url.Values
 }
 

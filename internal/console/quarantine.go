@@ -19,8 +19,8 @@ type quarantineView struct {
 	Found, Out  int // number of beliefs that were found, and of those that the quarantine takes out of service
 	// number of beliefs that stay because they have independent support, and of those that are out of service already
 	Spared, Was int
-	Served      int // number of the beliefs in Out that recalls for planning return now
-	Cut         bool
+	Served      int                  // number of the beliefs in Out that recalls for planning return now
+	Cut         bool                 // there are more beliefs or events than ingest returns
 	Events      []ingest.LineageNode // events that depend on the belief, or on beliefs that derive from it
 	Kinds       []kindCount
 	More        int // beliefs and events that are not listed

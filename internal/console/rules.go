@@ -19,8 +19,8 @@ type rulesView struct {
 	Rows             []ruleRow
 	Strangers        []ruleRow // rules that raised alerts but are not in the current rule set
 	Exceptions       []exceptionRow
-	Measured         int // number of events with which the costs were measured; 0: the costs were not measured
-	Total            int
+	Measured         int    // number of events with which the costs were measured; 0: the costs were not measured
+	Total            int    // number of rules in the set
 	Project, Session string // values in the form for the comparison of rule sets
 	Projects         []string
 }

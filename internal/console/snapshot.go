@@ -77,6 +77,7 @@ func (c *Console) logHead(ctx context.Context) (*logHead, error) {
 
 type nowView struct {
 	*status.Snapshot
+	// Numbers of verdicts, observations and rejected messages since the processes of the stages started.
 	Allowed, Held, Denied uint64
 	Observed              uint64
 	Rejected              uint64

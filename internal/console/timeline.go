@@ -16,16 +16,16 @@ import (
 
 // Limits of the pages of sessions.
 const (
-	maxListed   = 200  // listed sessions
+	maxListed   = 200  // rows of a list, also on pages of tools and rules
 	maxSteps    = 150  // entries on one page of a timeline
-	maxStepText = 4000 // characters of content per entry
+	maxStepText = 4000 // bytes of text per step
 )
 
 type sessionsView struct {
 	Project, Search string
 	Projects        []string
 	Rows            []sessionRow
-	More            int
+	More            int // number of matching sessions that are not listed
 }
 
 func (c *Console) sessionsPage(r *http.Request, p *page) (string, error) {

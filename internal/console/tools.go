@@ -236,7 +236,7 @@ type toolsView struct {
 	Project, Search string
 	Projects        []string
 	Rows            []catalogueRow
-	More            int
+	More            int // number of matching servers that are not listed
 }
 
 func (c *Console) toolsPage(r *http.Request, p *page) (string, error) {
