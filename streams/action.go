@@ -81,10 +81,10 @@ type Shown struct {
 	Foreign int  `json:"foreign,omitzero"` // number of texts that came from neither the user nor the operator
 	Order   int  `json:"order,omitzero"`   // highest text.CommandScore of these texts
 	Unread  bool `json:"unread,omitzero"`  // set if rules could not read one of the session's texts completely
-	// Leans is set if an address or account in the arguments came from external content of the project, in any session,
-	// and the user never named it.
+	// Leans is set if an address or account in the action's arguments came from external content of the project, in any
+	// session, and the user never named it.
 	Leans bool `json:"leans,omitzero"`
-	// Marked is set if the arguments repeat words of a memory whose sensitivity is confidential or secret.
+	// Marked is set if the action's arguments repeat words of a memory whose sensitivity is confidential or secret.
 	Marked bool `json:"marked,omitzero"`
 }
 

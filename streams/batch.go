@@ -29,8 +29,8 @@ type BatchEvent struct {
 }
 
 // IsBatch reports whether the headers of a message say that its body is a batch of events. If there are several content
-// types, one that says so is enough. So the result does not depend on the order of a map: a message is parsed more than
-// once.
+// types, one that says so is enough. A message is parsed more than once, so the result must not depend on the order of
+// the map.
 func IsBatch(h map[string][]string) bool {
 	for name, values := range h {
 		if strings.EqualFold(name, HeaderContentType) && slices.ContainsFunc(values, isBatchType) {

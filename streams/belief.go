@@ -9,7 +9,7 @@ import (
 // Parent is a belief or event that a text derives from.
 type Parent = beliefs.Parent
 
-// Tombstone names a refused value that a memory write repeats. The value was refused earlier.
+// Tombstone names the earlier, refused content that a memory write repeats.
 type Tombstone struct {
 	Belief string    `json:"belief"` // id of the refused belief
 	Event  string    `json:"event"`  // id of the event that wrote it

@@ -19,8 +19,8 @@ type EntryHead struct {
 	Agent   string `json:"agent,omitzero"`
 	Session string `json:"session,omitzero"`
 	User    string `json:"user,omitzero"`
-	// DataSubject is the data subject of the entry, in addition to User. Ingest also writes entries about beliefs
-	// without an event. Such an entry names the data subject of its beliefs. All of them have the same one.
+	// DataSubject is the data subject of the entry, in addition to User. If ingest writes an entry about beliefs that
+	// no event asked for, all these beliefs have the same data subject, and the entry names it.
 	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's time. It is the time stamp of the intake stream or, in a synthetic project, the time that the
 	// event states (virtual time). It never runs backwards within a partition.

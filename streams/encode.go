@@ -23,8 +23,7 @@ type appender interface {
 // writer appends JSON to a buffer. Its output equals that of the codec, byte for byte.
 //
 // The writer exists because the codec, which uses reflection, is slow: it takes three times as long for the body of an
-// observation, which has about eighty fields. The writer passes fields to the codec that are rarely set and are not
-// scalars.
+// observation, which has about eighty fields. It leaves fields that are rarely set and are not scalars to the codec.
 type writer struct {
 	b   []byte
 	bad bool // a value could not be encoded

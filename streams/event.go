@@ -47,8 +47,8 @@ type Head struct {
 	Time time.Time `json:"time,omitzero"`
 
 	// Stream and Seq are fields of a JetStream acknowledgement. A client may name any subject as its reply subject,
-	// even another agent's intake subject. Then the server's acknowledgement arrives there. So a body with these fields
-	// is taken for an acknowledgement and rejected.
+	// even another agent's intake subject. Then the server's acknowledgement arrives there. So a body that has these
+	// fields and no id is taken for an acknowledgement and rejected.
 	Stream string `json:"stream,omitzero"`
 	Seq    uint64 `json:"seq,omitzero"`
 }

@@ -55,8 +55,8 @@ const (
 	encodingSnappy = "snappy" // value of HeaderEncoding
 )
 
-// Framed reports whether entries of this type may share a ledger message. An entry of another type has a message of its
-// own, because other entries refer to it by the message's sequence.
+// Framed reports whether entries of this type may be in a frame that is not joint. An entry of another type has a
+// message of its own, because other entries refer to it by the message's sequence.
 func (t Type) Framed() bool { return t == TypeObservation }
 
 // Position returns the entry's position in the ledger, or 0 if the entry is not published. If an entry answers another
@@ -122,8 +122,8 @@ func appendEntry(b []byte, e *Entry) []byte {
 var errFrame = errors.New("not a frame of entries")
 
 // ParseEntries parses a stored ledger message: one entry, or the entries of a frame. It does not decode the entries'
-// bodies. They share memory with body. If the message is not valid, it returns an error and one entry with the fields
-// that could be read.
+// bodies. If body is not compressed, the entries' bodies share memory with it. If the message is not valid, it returns
+// an error and one entry with the fields that could be read.
 func ParseEntries(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) ([]Entry, error) {
 	head, err := ParseEntry(subject, h, body, seq, stamp)
 	joint := head.Stage == StageJoint

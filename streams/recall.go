@@ -162,8 +162,8 @@ type RecallEntry struct {
 	Limit     int          `json:"limit"`
 	Offset    int          `json:"offset,omitzero"` // byte at which the served part of each content begins
 	Spotlight bool         `json:"spotlight,omitzero"`
-	// Privileged is set for a disclosure, a privileged recall for a person's inspection. Then all matching beliefs are
-	// admitted, even blocked ones.
+	// Privileged is set if the recall is a disclosure, which shows beliefs to a person (see DisclosureEntry). Then all
+	// matching beliefs are admitted, even blocked ones.
 	Privileged bool `json:"privileged,omitzero"`
 	// MaxExternal is the context policy's max_external. It is set only if an admitted item is of external origin.
 	MaxExternal    int          `json:"max_external,omitzero"`
