@@ -206,13 +206,13 @@ type puller struct {
 	inbox string
 	sub   *nats.Subscription
 	lost  chan error    // receives the reason once the consumer is lost
-	came  atomic.Uint64 // number of messages received, to compare with the number that the server gave the last one
+	came  atomic.Uint64 // number of messages received, to compare with the consumer sequence that the server counts
 	heard atomic.Int64  // time of the last arrival, in Unix nanoseconds
 
 	mu   sync.Mutex // held while take runs
 	over bool       // set once no more messages may be passed to take; guarded by mu
 	want int        // messages that the current pull request may still bring; guarded by mu
-	room int        // bytes that they may still take, or at most 0 if there is no limit; guarded by mu
+	room int        // bytes that these may still take; 0 or less if there is no limit; guarded by mu
 	// Size in bytes of the largest recent message: with each smaller message it decreases by a sixteenth; guarded by mu.
 	largest int
 }

@@ -39,7 +39,7 @@ func (d *decided) add(p uint64) {
 	}
 }
 
-// settle raises low to the last input before a position, because all inputs before that position are decided.
+// settle records that all inputs before a position are decided: low becomes the last of them.
 func (d *decided) settle(before uint64) {
 	n, _ := slices.BinarySearchFunc(d.done, before, position.Compare)
 	if n > 0 {

@@ -85,8 +85,8 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 				return err
 			}
 			if m.err != nil {
-				// A follower also stores messages that no stage wrote. Such a message becomes an entry with an empty
-				// type.
+				// A follower also stores messages that no stage wrote. Such a message becomes an entry with only the
+				// fields that could be read.
 				log.Error("a message in the ledger is from no stage of Lazaret", "err", m.err)
 			}
 			entries = append(entries, m.entries...) // whole messages only, so that Next is the start of a message

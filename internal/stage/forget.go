@@ -16,7 +16,7 @@ import (
 // identifiers, the first one must be a project.
 func OfProject(key []byte, project string) bool {
 	if len(key) < 1 || key[0] >= 0x80 {
-		return false // these key spaces have keys that begin with no project
+		return false // the keys of these spaces do not begin with a project
 	}
 	rest, ok := bytes.CutPrefix(key[1:], []byte(project))
 	return ok && (len(rest) == 0 || rest[0] == 0)
@@ -68,8 +68,8 @@ func (r *runtime) requestRewrite() error {
 
 // rewriteErased rewrites the files of the state if eraseKey exists. A log-structured store such as Pebble leaves
 // deleted values in its logs and tables, also in recycled ones, until they are overwritten. So rewriteErased copies the
-// live keys to a new store. It replaces the snapshot last, so that there is always one. eraseKey is deleted after that,
-// so that rewriteErased starts again after a crash.
+// live keys to a new store. After that it replaces the snapshot (SnapshotDir), so that there is always one. eraseKey is
+// deleted last, so that rewriteErased starts again after a crash.
 func (s *store) rewriteErased() error {
 	if _, ok, err := s.get(eraseKey); err != nil || !ok {
 		return err

@@ -150,8 +150,9 @@ type intakeStage struct {
 	decidedBytes, purgeBytes int
 	// purgeFailed is set if the last purge failed. The next one then waits for purgeEvery.
 	purgeFailed bool
-	pauseLeft   int // number of coming proposals to decide without speculation
-	// offersNext is the index for the next offer, if its sequence is offersAfter. It is 0 before the first offer.
+	pauseLeft   int // number of coming proposals to decide without speculation, see speculate
+	// offersNext is the Message.Index of the next Offer, if offersAfter is still the intake's last sequence. It is 0
+	// before the first offer.
 	offersNext  int
 	offersAfter uint64
 	// allows is set for the partitions in which this process may publish joint frames: it wrote the last message on

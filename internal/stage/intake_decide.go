@@ -279,7 +279,8 @@ func (s *intakeStage) admit(f *outgoing, batch []*queued) error {
 	return nil
 }
 
-// yield makes the first line in rest other than last the first in the next batch.
+// yield gives the first turn of the next batch to another line than last: to the first one in rest that is not a line
+// of shed messages. last is the line of the message that was decided last.
 func (s *intakeStage) yield(last *line, rest []*queued) {
 	i := slices.IndexFunc(rest, func(q *queued) bool { return q.line != last && !q.line.shed })
 	if i < 0 {
@@ -289,7 +290,8 @@ func (s *intakeStage) yield(last *line, rest []*queued) {
 	s.turns = slices.Concat(s.turns[at:], s.turns[:at])
 }
 
-// judge passes a message to the fold's Admit, or to Reject if the message was shed, and returns the decision.
+// judge passes a message to the fold's Admit and returns the decision. If ingest had no room for the message (it was
+// shed), judge passes it to Reject.
 func (s *intakeStage) judge(p int, q *queued) (*Admission, error) {
 	if q.why != nil {
 		return s.fold.Reject(s.states[p], q.msg, q.why)
@@ -349,7 +351,8 @@ func (s *intakeStage) finish(ctx context.Context, f *outgoing) error {
 
 // forget drops everything that was applied to the state since the last commit.
 func (s *intakeStage) forget() error {
-	// discard drops refoldKey too. If an earlier commit stored refoldKey, the next start finds it.
+	// discard also drops refoldKey, which marks a partition that must be folded again. If an earlier commit stored
+	// refoldKey, the next start finds it.
 	s.refolding = false
 	if err := s.store.discard(); err != nil {
 		return err

@@ -68,10 +68,10 @@ func (s *intakeStage) addFollowUp(ctx context.Context, p int) error {
 	return s.add(ctx, p, out, at, waiting)
 }
 
-// secure syncs the state, and answers a trim entry with the sequence up to which the state is on disk. Entries of other
-// stages are folded only together with an entry of ingest. So the sequence may be below the one that the trim entry
-// asks for, and then a second answer follows. The first answer is itself an entry of ingest: with it, the state reaches
-// the ledger's end.
+// secure syncs the state, and answers a trim entry, which announces that old entries will be removed. The answer has
+// the sequence up to which the state is on disk. Entries of other stages are folded only together with an entry of
+// ingest. So the sequence may be below the one that the trim entry asks for, and then a second answer follows. The
+// first answer is itself an entry of ingest: with it, the state reaches the ledger's end.
 func (s *intakeStage) secure(ctx context.Context, p int) error {
 	s.syncing = true
 	if err := s.commitFolded(); err != nil {
@@ -88,7 +88,7 @@ func (s *intakeStage) secure(ctx context.Context, p int) error {
 	return s.add(ctx, p, &Admission{Output: *out}, at, waiting)
 }
 
-// answered records that ingest has answered a trim entry, by e.
+// answered records that ingest has answered a trim entry with its entry e.
 func (s *intakeStage) answered(e *streams.Entry) error {
 	b := new(streams.SecuredEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil {

@@ -61,7 +61,7 @@ type line struct {
 // partition that arrived after a control message of this line are decided after it.
 func (l *line) commands() bool { return l.project == "" && !l.shed }
 
-// strays is the project of the line for messages whose subject names no valid project.
+// strays takes the place of the project in the lineKey of messages whose subject names no valid project.
 const strays = "?"
 
 // lineOf returns the key of a message's line.
@@ -183,7 +183,7 @@ func (s *intakeStage) push(events ...*queued) {
 }
 
 // undecidedOf returns those of the events of a queued message that are undecided. The last one gets the message's
-// weight, so that the message counts as decided with it.
+// weight, because the stored message counts as decided once its last event is.
 func (s *intakeStage) undecidedOf(q *queued, events []*Message) (undecided []*queued) {
 	for _, e := range events {
 		if !s.decided[e.Address.Partition].has(e.Position()) {
@@ -196,8 +196,8 @@ func (s *intakeStage) undecidedOf(q *queued, events []*Message) (undecided []*qu
 	return undecided
 }
 
-// open replaces the batch at index i of a line by its undecided events. If there is no batch, it does nothing. It
-// returns false if the intake does not answer.
+// open replaces the batch at index i of a line by its undecided events. If the element there is no batch, it does
+// nothing. It returns false if the intake does not answer.
 func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 	q := l.queue[i]
 	if q.events == 0 {
@@ -271,7 +271,7 @@ func (q *queued) dropData() {
 	q.lean, q.msg.Data, q.msg.Header, q.msg.Prepared, q.parsed = true, nil, nil, nil, nil
 }
 
-// lineFor returns the line with a key. A new line gets the last turn.
+// lineFor returns the line with a key. If there is none, it makes one, which gets the last turn.
 func (s *intakeStage) lineFor(k lineKey) *line {
 	l := s.lines[k]
 	if l == nil {
@@ -441,12 +441,13 @@ func (s *intakeStage) fill(q *queued, events []*Message) {
 	s.held += q.size
 }
 
-// recallCost is the size in bytes as which a recall counts in a batch, unless it is larger. A recall of some bytes may
-// get an entry of 64 KiB, which ingest, the sentinels and the arbiter read. So the number of recalls in a batch is
-// limited, and they do not delay the messages of other projects for long.
+// recallCost is a size in bytes. In the size of a batch, a recall counts as that many bytes, unless it is larger. A
+// recall of some bytes may get an entry of 64 KiB, which ingest, the sentinels and the arbiter read. So the number of
+// recalls in a batch is limited, and they do not delay the messages of other projects for long.
 const recallCost = 64 << 10
 
-// cost returns the size in bytes as which the event counts in a batch.
+// cost returns how many bytes the event counts in the size of a batch: its size, or recallCost if that is larger and it
+// is a recall.
 func (q *queued) cost() int {
 	if q.why == nil && q.msg.Address.Kind == streams.KindRecall {
 		return max(q.size, recallCost)

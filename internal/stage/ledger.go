@@ -326,8 +326,8 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	return nil
 }
 
-// decided reports whether the stage decided on an entry before the partition was refolded. The output is then in the
-// ledger or in the outbox.
+// decided reports whether the stage decided on an entry before the partition was folded again (see refold.go). The
+// output is then in the ledger or in the outbox.
 func (s *ledgerStage) decided(e *streams.Entry) bool { return e.Seq < s.erasures[e.Partition].upTo }
 
 // forget removes from the outbox the outputs for all entries that e orders to forget. These are the entries of a whole
@@ -517,9 +517,9 @@ const timerRetry = 250 * time.Millisecond
 // timer puts the due entry of an expired timer into the outbox. The wall clock decides only when the entry is added.
 // Whether the entry has an effect is decided by ledger time when it is read back.
 //
-// A process that refolds calls no timer before it has read all inputs that the stage has answered. Otherwise its due
-// entry would name an earlier input than the stage's last entry in the ledger. A later refold would then conclude that
-// answers are missing, and publish them again.
+// A process that folds a partition again calls no timer before it has read all inputs that the stage has answered.
+// Otherwise its due entry would name an earlier input than the stage's last entry in the ledger. Another fold from the
+// beginning would then conclude that answers are missing, and publish them again.
 func (s *ledgerStage) timer(p int, now time.Time) error {
 	if s.cursors[p].folded < max(position.Sequence(s.cursors[p].src), s.erasures[p].upTo) {
 		return nil

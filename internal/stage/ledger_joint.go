@@ -10,7 +10,7 @@ import (
 
 // This file has the ledger stages' part in joint frames. Such a stage answers ingest before the frame is in the ledger.
 
-// answerCall takes part in a joint decision, once the stage has folded every entry before it.
+// answerCall takes part in a joint decision, once the stage has folded every ledger entry before the proposal.
 func (s *ledgerStage) answerCall(ctx context.Context) error {
 	c := s.called
 	if c == nil {

@@ -74,7 +74,8 @@ type ledgerReader struct {
 	trail []*arrival // last messages from the reader's own consumer, newest last
 }
 
-// trailMost is how many messages a reader may be ahead of the feed and still join it.
+// trailMost is the maximum length of ledgerReader.trail. A reader that is ahead of the feed can join it only if the
+// feed's last message is in its trail.
 const trailMost = 32
 
 // ledgerAhead is the maximum number of messages that wait for the reader's stage. It is more than the messages that
@@ -168,7 +169,7 @@ func (r *ledgerReader) own(ctx context.Context) (c *consumption, joined chan str
 	return c, joined, err
 }
 
-// keep replaces the feed by an own consumer whenever the feed releases the reader, until the reader is closed.
+// keep gives the reader a consumer of its own again whenever the feed releases the reader, until the reader is closed.
 func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 	defer close(r.ended)
 	for {

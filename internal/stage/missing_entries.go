@@ -32,8 +32,9 @@ func (e *HoleError) Error() string {
 		streams.LedgerStream, e.From, e.To, e.Stage, streams.CodeHole)
 }
 
-// forgettings has the ledger's statements about entries that may have been removed. The statement that explains a hole
-// comes after the hole, so a fold reaches the hole first. So the statements are read when a hole is found.
+// forgettings has the ledger's statements about entries that may have been removed. The statement that explains why
+// entries are missing comes after them, so a fold notices the gap first. So the statements are read when a gap is
+// found.
 type forgettings struct {
 	read    uint64              // sequence of the last message on ingest's subjects that was read
 	listed  map[uint64]struct{} // sequences that entries of type erased list
@@ -53,8 +54,9 @@ type ordered struct {
 // entry before the missing ones.
 //
 // An order names the sequences of the project's entries. Entries that other stages derive from these entries are
-// removed too. Stages may add derived entries until the time late, under sequences that the order cannot name. An
-// order of an earlier version names no sequences, so it explains every missing entry before it.
+// removed too. Stages may add derived entries until the time late, under sequences that the order cannot name. An order
+// of an earlier version names no sequences, so it explains every missing entry before it, and every one that may have
+// been added until the time late.
 func (o *ordered) explains(seq uint64, before time.Time) bool {
 	late := !before.After(o.late)
 	if o.upTo == 0 {

@@ -19,7 +19,8 @@ import (
 // message, because some readers can read only single entries.
 //
 // If many messages wait, they are published in an atomic batch. The server writes a file for each atomic batch. With
-// sync_always, that costs about as much as a dozen single publishes, so few messages are published singly.
+// sync_always, that costs about as much as a dozen single publishes. So fewer messages than batchFrom are published
+// singly.
 const (
 	frameFrom = 16 // minimum number of entries in a frame
 	// Maximum number of entries in a frame; it is below streams.MaxFrame, the most that readers accept.
@@ -138,7 +139,7 @@ func frames(entries []*streams.Entry, together func(i int) string) []frame {
 	return all
 }
 
-// run returns how many entries at the start may share one message.
+// run returns how many entries at the start of the list may share one message.
 func run(entries []*streams.Entry, together func(i int) string) int {
 	first, key, size := entries[0], together(0), len(entries[0].Body)
 	if key == "" || !first.Type.Framed() {

@@ -13,10 +13,11 @@ import (
 	"lazaret/streams"
 )
 
-// An entry of type erased lists entries that must be forgotten. Parts of the state, such as counts, clusters and first
-// origins, do not record from which entries they were made. So the effects of the listed entries can be removed only by
-// folding the partition again without them. The stage removes the partition's state, rewrites the files, starts again,
-// and skips the listed entries. The stage does not publish its earlier decisions again, and they do not change.
+// An entry of type erased lists entries that must be forgotten. Parts of the state, such as counts, clusters and the
+// first origin of a value, do not record from which entries they were made. So the effects of the listed entries can be
+// removed only by folding the partition again without them. The stage removes the partition's state, rewrites the
+// files, starts again, and skips the listed entries. The stage does not publish its earlier decisions again, and they
+// do not change.
 //
 // After the listed entries are deleted from the ledger, a fold gives the same state, because it folds the same entries.
 

@@ -29,7 +29,7 @@ const (
 	// idleTick is how often an idle stage checks its timers. A stand-by checks as often whether to take over.
 	idleTick = 20 * time.Millisecond
 	// keepEvery is a number of entries. After each keepEvery folded entries, the state is written to files. So after a
-	// kill, about as many entries are folded again.
+	// kill, at most about as many entries are folded again.
 	keepEvery = 4096
 )
 
@@ -72,7 +72,7 @@ type Stats struct {
 	Active    atomic.Bool   // this process publishes in at least one partition
 	// Entries of the stage's other processes that differ from the entries that this process would have added.
 	Diverged          atomic.Uint64
-	FenceLost         atomic.Uint64         // partitions in which another process published first
+	FenceLost         atomic.Uint64         // times that another process published first in a partition
 	TakenOver         atomic.Uint64         // partitions taken over because an input had waited for the takeover time
 	Ahead             atomic.Uint64         // batches decided while the previous one was being published
 	Speculated        atomic.Uint64         // proposals decided before the end of the ledger was known
@@ -256,8 +256,8 @@ type runtime struct {
 	// partition skips.
 	refolding bool
 	erasures  [streams.Partitions]erasures
-	// At the last successful guard, everything up to ledger sequence whole had been read. guarded is the wall clock
-	// time of that guard.
+	// whole is the ledger sequence up to which everything had been read at the last successful call of guard. guarded
+	// is the wall clock time of that call.
 	whole   uint64
 	guarded time.Time
 	marks   marks

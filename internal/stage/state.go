@@ -71,8 +71,8 @@ type flusher struct {
 }
 
 const (
-	// flushBytes is a size in bytes. Committed changes that are larger are written to the database. Until then, known
-	// may grow by about the same size.
+	// flushBytes is a size in bytes. Committed changes that are larger are written to the database. The known values
+	// take at most about twice as much.
 	flushBytes = 3 << 20
 	// memTable is the size of Pebble's memtable. Pebble writes a batch larger than half of that directly to a separate
 	// file, and many small files are compacted again and again. A batch has up to flushBytes, plus the bytes of one

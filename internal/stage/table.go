@@ -36,8 +36,8 @@ const (
 	slots      = 3
 )
 
-// layer is a set of changes to a store, which take precedence over earlier layers and the database. A layer's ranges
-// are deleted before its other changes apply.
+// layer is a set of changes to a store: pending, sealed or committed (see store). They take precedence over earlier
+// layers and the database. A layer's ranges are deleted before its other changes apply.
 type layer struct {
 	slot   int      // slot of its values
 	list   []uint32 // numbers of the records that have a change in this layer
@@ -274,8 +274,8 @@ func (s *store) undo(l *layer) {
 	l.reset()
 }
 
-// written marks the committed changes as written to the database. They become known. If too much is known then, it
-// drops the values that were neither written just now nor read since the last sweep.
+// written marks the committed changes as written to the database and moves them to known, the cache. If the cache is
+// then too large, written drops the values that were neither written just now nor read since the last sweep.
 func (s *store) written() {
 	for _, n := range s.committed.list {
 		r := &s.table.records[n]
@@ -296,7 +296,9 @@ func (s *store) written() {
 	}
 }
 
-// sweep removes the records that have no change and no value that is to stay known. There must be no committed changes.
+// sweep drops the cached values that the last flush did not write and that were not read since the last sweep. It also
+// drops values that were read, beyond flushBytes. Then it removes the records that have neither a value nor a change.
+// There must be no committed changes.
 func (s *store) sweep() {
 	kept, used := 0, 0
 	s.known, s.pending.list, s.sealed.list = 0, s.pending.list[:0], s.sealed.list[:0]

@@ -101,9 +101,9 @@ const guardEvery = 5 * time.Second
 // the process has read. If a process folds the ledger again, or was disconnected, entries may be removed before it
 // reads them. Its reader then continues after them without an error, so guard must check.
 //
-// At the last successful guard, everything up to whole had been read. So no entry after whole may be missing. guard
-// counts the entries in the ledger and does not rely on the announcements, because a process with the retention
-// credential can announce anything.
+// At the last successful call of guard, everything up to the sequence whole had been read. So no entry after whole may
+// be missing. guard counts the entries in the ledger and does not rely on the announcements, because a process with the
+// retention credential can announce anything.
 func (r *runtime) guard(ctx context.Context, read uint64) error {
 	if err := r.marks.read(ctx, r.js, r.ignore); err != nil {
 		return err
