@@ -54,7 +54,7 @@ type manifest struct {
 	To       int64     `json:"to"`
 	First    time.Time `json:"first"`
 	Last     time.Time `json:"last"`
-	Prev     string    `json:"prev"` // hex
+	Prev     string    `json:"prev"` // chain.Span.Prev, in hex
 	Next     uint64    `json:"next_seq"`
 	Edge     string    `json:"edge"`                 // chain.Span.Edge: hashes of 32 bytes, joined, in base64
 	Extends  string    `json:"consistency,omitzero"` // consistency proof, in the format of Edge
@@ -350,7 +350,7 @@ func (b *activatedBundle) file() string {
 // missing.
 func (l *Log) bundlesInForce(ctx context.Context, from, to int64) ([]*activatedBundle, error) {
 	chunks := make(map[string][][]byte)
-	before := make(map[string]*activatedBundle) // bundles that are active before the range, by command
+	before := make(map[string]*activatedBundle) // bundles that are active before the range, by Command.Do
 	seen := make(map[string]bool)
 	var out []*activatedBundle
 	err := l.Range(ctx, 0, to, func(e *Entry) bool {

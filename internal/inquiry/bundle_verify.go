@@ -24,7 +24,7 @@ import (
 	"lazaret/streams"
 )
 
-// Limits on a bundle, whose author may be hostile.
+// Limits on a bundle, whose author may be hostile. Sizes are in bytes.
 const (
 	maxBundleFile = 64 << 20
 	maxBundleLine = 64 << 20
@@ -92,7 +92,7 @@ type bundleCheck struct {
 	seen  map[string]bool // digests of rule sets, policies and trust files that the range activates
 	from  int64
 	said  []*chain.Statement // signed statements in the range
-	reset int64              // first leaf of the current ledger: that after the last reset
+	reset int64              // index of the first leaf after the last reset of the ledger
 	gone  []chain.Leaf       // leaves whose payloads were erased
 }
 

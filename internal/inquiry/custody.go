@@ -152,12 +152,12 @@ func (l *Log) Gone(ctx context.Context, project string) (n int, err error) {
 	return n, err
 }
 
-// ShardsOf returns the sealed shards in a folder that contain payloads of a project.
+// ShardsOf returns the shards in a folder (bundles that Seal wrote) that contain payloads of a project.
 func (l *Log) ShardsOf(ctx context.Context, dir, project string) ([]string, error) {
 	return l.shardsOf(ctx, dir, func(x *bundleLine) bool { return x.Project == project })
 }
 
-// ShardsListed returns the sealed shards in a folder that contain payloads of a project's listed
+// ShardsListed returns the shards in a folder (bundles that Seal wrote) that contain payloads of a project's listed
 // entries.
 func (l *Log) ShardsListed(ctx context.Context, dir, project string, listed map[uint64]bool) ([]string, error) {
 	return l.shardsOf(ctx, dir, func(x *bundleLine) bool {
@@ -208,7 +208,7 @@ func bundleHolds(ctx context.Context, file string, of func(x *bundleLine) bool) 
 	return false, errors.Join(lines.Err(), ctx.Err())
 }
 
-// Remake rewrites a sealed shard from the readable part of the log.
+// Remake writes a shard again (a bundle that Seal wrote), without the payloads that the log can no longer read.
 func (l *Log) Remake(ctx context.Context, file string, trust []byte) error {
 	z, err := zip.OpenReader(file)
 	if err != nil {

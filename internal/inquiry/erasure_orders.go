@@ -103,7 +103,8 @@ func (x *bundleLine) opened(leaf *chain.Leaf) ([]byte, error) {
 	return p, nil
 }
 
-// statement returns a line in the form that chain.Lawful.Judge reads. first is the first leaf of its ledger.
+// statement returns a line in the form that chain.Lawful.Judge reads. first is the index of the first leaf of the
+// line's ledger.
 func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
 	s := &chain.Statement{Leaf: *leaf, First: first}
 	s.Index = x.Index

@@ -64,8 +64,8 @@ type EvidenceOptions struct {
 	Project string // may be empty if only one project has Of
 	Ceiling beliefs.Sensitivity
 	Signer  note.Signer // signs the statement; a key that may sign checkpoints
-	// Operators are the pinned keys of operators. A trust file counts if one of them activated it, or a key
-	// that an earlier counting trust file put in force. If Operators is nil, every activated file counts.
+	// Operators are the pinned keys of operators. A trust file counts if it was activated with one of them, or with an
+	// operator's key from an earlier trust file that counts. If Operators is nil, every activated file counts.
 	Operators note.Verifiers
 	Now       time.Time
 }
@@ -84,7 +84,7 @@ type gathered struct {
 type logFacts struct {
 	gaps, missing, resets uint64
 	forgotten, notHeld    int64  // number of entries of the project
-	trimmed               uint64 // ledger sequence
+	trimmed               uint64 // ledger sequence up to which the ledger was trimmed
 	activations           []*trustInForce
 }
 

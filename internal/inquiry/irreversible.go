@@ -91,9 +91,9 @@ const (
 	ruleRepeated   = "outcome-repeated"
 )
 
-// incidents returns the executions that the arbiter reported: different from the named action, without
-// a verdict, or repeated after one release. It skips the actions in acts, and judged actions that are
-// not irreversible.
+// incidents returns the executions that the arbiter reported: different from the named action, without a verdict, or
+// repeated after one release. It skips the actions in acts. Of the executions without a release, it skips those of
+// actions that have a verdict: they are not in acts, so they are not irreversible.
 func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	a := new(streams.AlertsEntry)
 	if err := e.decode(a); err != nil {

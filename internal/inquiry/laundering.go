@@ -12,8 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// Laundered is a belief that was supported although its lineage contains untrusted content without an
-// attestation.
+// Laundered is a belief that was supported although its lineage contains untrusted content.
 type Laundered struct {
 	Project string    `json:"project"`
 	Belief  string    `json:"belief"`
@@ -27,7 +26,7 @@ type Laundered struct {
 	Promotion *Promotion `json:"promotion,omitzero"`
 }
 
-// Promotion is a logged act by which an authorized person or policy vouched for a belief.
+// Promotion is a logged act by which an authorized person or policy vouched for a belief or an action.
 type Promotion struct {
 	By     string    `json:"by"`
 	How    string    `json:"how"`

@@ -14,9 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// Report is a readable summary of a session: first the important facts, then tables that join similar
-// rows, with links to every entry behind them. Its size grows with the variety of the events, hardly
-// with their number.
+// Report is a readable summary of a session: first the important facts, then tables that join similar rows. Each row
+// links to the first entry behind it. The report's size grows with the variety of the events, hardly with their number.
 type Report struct {
 	Title   string
 	Status  string // ok, attention or failed

@@ -264,7 +264,7 @@ type collector struct {
 	byEvent map[string]*proposed // agent, id
 	byHold  map[string]*held
 	agents  map[string]bool
-	used    map[string]int  // digests in verdicts
+	used    map[string]int  // digest of a policy or rule set → number of verdicts under it
 	wanted  map[string]bool // beliefs that the session cites or recalls
 }
 

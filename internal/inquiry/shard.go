@@ -16,7 +16,7 @@ import (
 	"lazaret/pkg/files"
 )
 
-// Period is the time range of a shard.
+// Period is the length of the time range of a shard. A shard is a bundle that Seal writes.
 type Period string
 
 // The periods, in UTC.

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// Where selects entries by an Expr expression over their JSON fields. body is the entry's body; its
-// fields may be missing.
+// Where selects entries by an expression over their JSON fields, in the language Expr (github.com/expr-lang/expr). body
+// is the entry's body; its fields may be missing.
 type Where struct {
 	program *vm.Program
 	body    bool // the expression needs payloads
