@@ -144,7 +144,7 @@ func callKey(tool string, args jsontext.Value) string {
 	return streams.Digest([]byte(tool + "\x00" + string(canonical(args))))
 }
 
-// proposed has those parts of a held proposal that a repeat of the call does not have.
+// proposed is a held proposal that the proxy remembers. It has the parts that a repeat of the call does not have.
 type proposed struct {
 	id, catalogue string
 	hold          string // id of the hold, if the verdict named one
@@ -284,7 +284,7 @@ type refusal struct {
 	err    error
 	action string
 	done   bool // the call was carried out, but its result is not shown
-	// what is the name, in the text for the model, of what was refused. If it is empty, that is the tool.
+	// what names, in the text for the model, the thing that was refused. If it is empty, the name of the tool is used.
 	what string
 }
 

@@ -36,8 +36,8 @@ const (
 
 // catalogue is the server's list of tools, with the verdict on it.
 //
-// That a list is accepted is stored only in the ledger. The id of the proposal is derived from the digest of the list.
-// So a proposal of the same list has the same id, and gets the same verdict.
+// Whether a list is accepted is stored only in the ledger. The id of the proposal is derived from the digest of the
+// list. So a proposal of the same list has the same id, and gets the same verdict.
 type catalogue struct {
 	p    *Proxy
 	gen  atomic.Int64  // incremented when the server reports changed tools
@@ -54,7 +54,7 @@ type catalogue struct {
 	rep     *client.Reply
 	err     error
 	record  *listRecord // the published list
-	waiting string      // digest that a background goroutine waits for
+	waiting string      // digest of the list whose acceptance a background goroutine awaits
 }
 
 func newCatalogue(p *Proxy) *catalogue {
@@ -218,7 +218,7 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 }
 
 // listRecord is a list of tools that was published. The intake has acknowledged it, but ingest may still reject it. If
-// so, the live feed says that before ingest decides on the proposal to accept the list.
+// ingest rejects it, a message of the live feed says so before ingest decides on the proposal to accept the list.
 type listRecord struct {
 	id, session string
 	said        bool // it was recorded that the rejected list was not shown

@@ -21,7 +21,8 @@ type badMessage struct {
 	id   json.RawMessage // the id of the message, as the sender wrote it; nil if it is not known
 	code int64
 	text string
-	// no method was found; if outcome is set too, the message is a response, and its sender expects no answer
+	// response is set if no method was found. If outcome is set too, the message is a response, and its sender expects
+	// no answer.
 	response bool
 	outcome  bool // it has a result or an error
 }
@@ -38,8 +39,8 @@ const maxDepth = 1000
 const needsID = "its id must be a string or a whole number between -2^53 and 2^53, without fraction and exponent"
 
 // decode decodes a message. If two JSON readers could understand the outermost object of the message differently, the
-// message is returned with an error in Extra. If it is a response with several ids, decode returns such a message for
-// each id.
+// message is returned with an error in Extra. If it is a response with several ids, decode returns a message with this
+// error for each id.
 func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 	o := readOutermost(raw)
 	m, err := jsonrpc.DecodeMessage(raw)
@@ -190,9 +191,9 @@ func readOutermost(raw []byte) *outermost {
 	return o
 }
 
-// members calls f for each member of an object. known lists names. If a member's name differs from one of them only in
-// letter case, f gets the name in known. If a value is not JSON, f gets nil for it. members returns an error if two
-// readers could understand the names differently.
+// members calls f for each member of an object. known has names of the protocol, separated by spaces. If a member's
+// name differs from one of them only in letter case, f gets the name in known. If a value is not JSON, f gets nil for
+// it. members returns an error if two readers could understand the names differently.
 func members(object []byte, known string, f func(name string, value jsontext.Value) error) error {
 	d := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	seen := make(map[string]bool)

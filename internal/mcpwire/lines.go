@@ -23,7 +23,8 @@ import (
 // in memory. If it is the answer to a request, the host gets an error as the answer.
 const MaxMessage = 32 << 20
 
-// maxErrors is the maximum number of errors that wait until the server reads them. Further errors are dropped.
+// maxErrors is the maximum number of errors that wait until the server or client reads them. Further errors are
+// dropped.
 const maxErrors = 16
 
 // terminate is the time within which a server must end after its input was closed. If it does not, it gets SIGTERM, and

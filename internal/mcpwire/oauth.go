@@ -41,8 +41,8 @@ func authenticate(challenges []string, r *http.Request, name string) []string {
 	return authenticator(r, name)(challenges)
 }
 
-// located is a connection to a server that requires a sign-in. In the server's challenges, it replaces the address of
-// the metadata by that of the endpoint.
+// located is a connection to a remote server, which may require a sign-in. In the server's challenges, it replaces the
+// address of the metadata by that of the endpoint.
 type located struct {
 	*upstream
 	rename func([]string) []string
@@ -59,8 +59,8 @@ func (l *located) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return m, err
 }
 
-// metadata serves the OAuth metadata of a remote server. It replaces the server's address in them, as that of the
-// protected resource, by the endpoint's address. A host needs this because it signs in for the address that it uses.
+// metadata serves the OAuth metadata of a remote server. In the metadata, the address of the protected resource is
+// replaced by that of the endpoint, because a host signs in for the address that it uses.
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 	at := *s.Remote.URL
 	at.RawQuery = ""

@@ -15,7 +15,8 @@ type outline struct {
 	size    int // bytes of the whole text
 	deepest int // levels of objects and lists in the text, including those that are left out
 
-	// the current level; the deepest level that is in text, or -1 if the outline has become too large
+	// depth is the current level. kept is the deepest level that is in text, or -1 once the outline has become too
+	// large.
 	depth, kept     int
 	quoted, escaped bool
 	start, length   int // the string that is being read: where it begins in text, and the number of its bytes so far

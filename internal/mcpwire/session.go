@@ -289,8 +289,8 @@ func (s *session) enterKnown() {
 }
 
 // idle reports whether the session can be ended, because the host has made no request for the time limit. If the host
-// has never used the session's id, the time unused is enough, if it is shorter. A request whose host has disconnected
-// is not in progress any more, even if the server has not answered it.
+// has never used the session's id, the limit is unused, if that is shorter. A request whose host has disconnected is
+// not in progress any more, even if the server has not answered it.
 func (s *session) idle(limit, unused time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ type stdio struct {
 	errors   chan []byte   // answers to lines that are not messages; they wait to be written
 	turn     chan struct{} // has an element while a line is being written
 	closed   chan struct{}
-	gone     chan struct{} // closed when no more lines wait to be read by the client
+	gone     chan struct{} // closed when a line need no longer wait until the client reads it
 	ended    chan struct{} // closed once the input has ended
 	once     sync.Once
 }

@@ -192,7 +192,8 @@ func parseEventID(s string) (stream, i int, err error) {
 
 // serve writes the stream to a host. It begins with the event whose number is from (see attach). It ends when the
 // stream ends, the host disconnects, or another response continues the stream. Before it sends the HTTP status, it
-// waits for a first event, but at most for the time commit.
+// waits for a first event, but at most for the time commit. If prime is set, an empty event comes first, whose id the
+// host can use to continue the stream.
 func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit time.Duration, prime bool) {
 	s.use()
 	defer s.release()

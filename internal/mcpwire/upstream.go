@@ -125,7 +125,7 @@ func Probe(address string) error {
 	refused := up.try(ctx, "")
 	switch {
 	case refused == nil || refused.Status == http.StatusBadRequest:
-		return nil // it may have sessions
+		return nil // it may have refused the ping only because it needs a session
 	case refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden:
 		return errors.New("it asks for a sign-in, and only the host can sign in")
 	case refused.Status == http.StatusBadGateway:
@@ -254,7 +254,7 @@ func (u *upstream) order() {
 	}
 }
 
-// got passes a message of the server to the proxy. It returns false if the connection is closed.
+// got passes a message of the server to the proxy. If the connection is closed, it drops the message.
 func (u *upstream) got(m jsonrpc.Message) {
 	select {
 	case u.in <- m:
