@@ -5,8 +5,8 @@
 // attacker's calls, even if the recorded model did not. A held call is not executed: its result is not
 // shown, so the agent does not obey a planted instruction in it. The later calls are proposed as recorded.
 //
-// The package reads labels from the sessions' lines and verdicts from the replies. Levels of tools come
-// from the shipped policy, which knows no tool by name.
+// The package reads labels, such as which results have a planted instruction, from the lines of the sessions' files,
+// and verdicts from the replies. Levels of tools come from the shipped policy, which knows no tool by name.
 //
 // It may import client, internal/replay and pkg/policy. Begin reading with session.go, then play.go
 // and report.go.

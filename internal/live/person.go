@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// Person approves each source that the user named, once in a session. The approval goes with the decision on the
-// first held call that does what the source says. The person does not decide other holds.
+// Person simulates a person who approves each source that the user named, once in a session. The approval goes with the
+// decision on the first held call that does what the source says. The person does not decide other holds.
 type Person struct {
 	// Sign signs a statement. Send sends it as a resolution of a hold.
 	Sign func(*approval.Statement) ([]byte, error)

@@ -25,7 +25,7 @@ func (s *Share) add(hit bool) {
 // Rate returns Hits/N, or 0 if N is 0.
 func (s Share) Rate() float64 { return float64(s.Hits) / float64(max(s.N, 1)) }
 
-// Report is the result of one way of playing.
+// Report is the result of playing sessions with one policy and one format of tool results.
 type Report struct {
 	Policy  string    `json:"policy"`
 	Results string    `json:"results"` // text or json
@@ -54,8 +54,8 @@ type Row struct {
 	Asked    int `json:"person_asked"`
 }
 
-// RuleRow is the effect of one rule, or of another cause of holds, in one set or in all. Alone counts
-// the calls that nothing else held.
+// RuleRow is the effect of one rule, or of another cause of holds, in one set or in all. Caught counts the goals that
+// it held, Smothered the honest calls. CaughtAlone and SmotheredAlone count those that nothing else held.
 type RuleRow struct {
 	Set            string `json:"set"`
 	Rule           string `json:"rule"`

@@ -8,7 +8,7 @@ import (
 // Elsewhere is an invariant that no scenario tests. Other tests do, or Nothing says why there is no test.
 type Elsewhere struct {
 	Name    string   `yaml:"name"`
-	Added   bool     `yaml:"added"` // the invariant is not in the reference packs
+	Added   bool     `yaml:"added"` // the invariant is not in the reference probe packs (Lodestar 0.5)
 	Holds   string   `yaml:"holds"`
 	Tests   []string `yaml:"tests"`
 	Nothing string   `yaml:"nothing"` // why nothing tests it

@@ -59,7 +59,7 @@ type Contrast struct {
 	Obey string `yaml:"obey"`
 }
 
-// Step is one step. Exactly one of the kinds is set.
+// Step is one step. Exactly one of the fields from Observe to Restart is set: it is the kind of the step.
 type Step struct {
 	// ID names the step, its event, and, as "$ID", the belief that came from it.
 	ID      string `yaml:"id"`
@@ -91,7 +91,7 @@ type Step struct {
 	Attempt  *Attempt       `yaml:"attempt"`
 	Export   *Export        `yaml:"export"`
 	Lessons  *Lessons       `yaml:"lessons"`
-	Reflect  bool           `yaml:"reflect"` // runs reflection on the project's beliefs
+	Reflect  bool           `yaml:"reflect"` // runs ingest.Reflect on the project's beliefs
 	Restart  bool           `yaml:"restart"`
 
 	Expect *Expect `yaml:"expect"`
@@ -135,7 +135,7 @@ type Export struct {
 	Ceiling string `yaml:"ceiling"` // default internal
 }
 
-// Lessons exports the project's lessons.
+// Lessons exports the project's lessons (see ingest.Lessons).
 type Lessons struct {
 	Age string `yaml:"age"` // how long a belief must have been supported to count as a lesson
 }

@@ -31,7 +31,7 @@ import (
 	"lazaret/streams"
 )
 
-// The interfaces by which data is exported, and their readers.
+// This file has the steps that export data or publish with a role's credential, and the checks of what was exported.
 
 // role connects with a role's credential.
 func (s *site) role(r natsserver.Role) (*nats.Conn, error) {

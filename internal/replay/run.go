@@ -92,8 +92,8 @@ type Totals struct {
 	Verdicts   map[string]int `json:"verdicts"` // by kind and verdict
 	Entries    int            `json:"ledger_entries"`
 	Audited    int64          `json:"audited_entries"`
-	// Wrong counts impossible states: content claims of external origin that are supported, and
-	// envelope claims that are not.
+	// Wrong counts impossible states: content claims of external origin that are supported, and envelope claims (that a
+	// tool was called and returned) that are not.
 	Wrong int `json:"wrong"`
 }
 
