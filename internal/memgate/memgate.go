@@ -47,7 +47,7 @@ type Found struct {
 	Text    string // in the form that may be shown; parts may be masked
 	Note    string // a rule's note, shown before the text
 	Why     string // the reasons, except for admitted texts
-	// OverQuota is set if the text is refused only because Policy.max_external others are admitted.
+	// OverQuota is set if the text is refused only because the limit max_external of the context policy is reached.
 	OverQuota bool
 
 	external    bool // the text counts against max_external

@@ -89,8 +89,8 @@ func plainWords(s string) (n int) {
 var sole = []string{"text", "content", "memory", "data", "value"}
 
 // itemOf parses an item. fields are the members that may contain the text. If the text is not a JSON string, it is
-// judged as canonical JSON. So it is the same text when it is written and when it is found. The strings in asked do not
-// count as words.
+// judged as canonical JSON. So it is the same text when it is written and when it is found. The strings in asked, which
+// are ids and names of the request, do not count as words.
 func itemOf(v jsontext.Value, fields []string, asked map[string]bool) (*item, error) {
 	it := new(item)
 	if v.Kind() == '"' {
