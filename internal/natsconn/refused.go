@@ -72,7 +72,8 @@ func credsOf(context string) string {
 	return c.Creds
 }
 
-// revoked returns when the data folder's register revoked a user's key, or the zero time.
+// revoked returns when a user's key was revoked, according to the data folder's register of credentials, or the zero
+// time.
 func (f *Flags) revoked(user string) time.Time {
 	var list struct {
 		Credentials []struct {

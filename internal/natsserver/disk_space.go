@@ -34,7 +34,8 @@ const leastRoom = 64 << 20
 
 // Size sets those maximum sizes of the streams that are 0 in s. It divides the free space of dir's file system, without
 // the reserve. If most is not 0, it divides at most that many bytes. The ledger gets three eighths. Three eighths stay
-// free for the log, which takes about as much space as the ledger. The other streams get the rest.
+// free for the log, which takes about as much space as the ledger. The intake gets an eighth, but at most
+// streams.IntakeBytes. The live stream gets a sixteenth, but at most streams.LiveBytes.
 func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 	free, all, err := Free(dir)
 	if err != nil {

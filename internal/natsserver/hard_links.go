@@ -36,8 +36,8 @@ type kept struct {
 // file.
 var noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EXDEV, syscall.EMLINK}
 
-// keep makes a hard link for each file of each stream. Before that, it restores the files that an interrupted start has
-// left in the links, and repairs known damage.
+// keep makes a hard link for each file of each stream. Before that, it restores files from the links that an
+// interrupted start has left, and repairs known damage.
 func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	// JetStreamStoreDir is the folder that nats-server creates in its store.
 	k := &kept{from: filepath.Join(store, server.JetStreamStoreDir), to: keptDir(store), log: log}

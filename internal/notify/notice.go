@@ -23,7 +23,7 @@ type Kind string
 const (
 	KindHold    Kind = "hold"    // a hold was opened, or its reasons changed
 	KindAlert   Kind = "alert"   // a finding of a sentinel or the arbiter
-	KindSettled Kind = "settled" // a hold was resolved, expired or refused
+	KindSettled Kind = "settled" // a hold was resolved, expired, withdrawn or denied
 )
 
 var kinds = []Kind{KindHold, KindAlert, KindSettled}
@@ -34,7 +34,7 @@ type Notice struct {
 	Kind     Kind      `json:"kind"`
 	Project  string    `json:"project"`
 	Time     time.Time `json:"time"`
-	Entry    uint64    `json:"entry"` // ledger sequence
+	Entry    uint64    `json:"entry"` // position in the ledger
 	Agent    string    `json:"agent,omitzero"`
 	Session  string    `json:"session,omitzero"`
 	Tool     string    `json:"tool,omitzero"`

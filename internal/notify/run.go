@@ -131,8 +131,8 @@ type sensitivities struct {
 	labels   ceiling.Labels
 	silent   silences
 	erased   statement.Erased
-	erasures int // number of statements in erased
-	next     uint64
+	erasures int           // number of statements in erased
+	next     uint64        // all entries before this ledger sequence are read
 	changed  chan struct{} // closed when next grows
 }
 
