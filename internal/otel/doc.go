@@ -7,8 +7,9 @@
 // Everything else comes from the entries, so the same ledger always gives the same spans. Delivery is
 // at least once: after a crash some spans are sent again with the same ids.
 //
-// Nothing above the ceiling is exported. Content written by agents and people is exported only with
-// Options.Content, and only from entries that are not labeled above the ceiling (internal/ceiling).
-// Spans of other entries have the position in the ledger and the commitment of the audit log. Spans
-// that were sent before their entry was marked cannot be recalled.
+// Nothing above the sensitivity Options.Ceiling is exported. Content written by agents and people is exported only with
+// Options.Content, and only from entries that are not labeled above that sensitivity (internal/ceiling). A span without
+// content still has its entry's position in the ledger. The spans of verdicts, ended holds and memory operations also
+// have the proposal's commitment in the audit log. A span that was sent before its entry was labeled cannot be
+// recalled.
 package otel

@@ -18,7 +18,8 @@ import (
 )
 
 // merger writes the keys and the trust file of a part. The key of an auditor that runs apart is rotated in its part
-// (lazaret audit rotate), so the part may have keys and handovers that are not in the data folder.
+// (lazaret audit rotate), so the part may have keys and handovers that are not in the data folder. A handover is a
+// record in the trust file that a key of a log was replaced.
 type merger struct {
 	data, dir string
 	trust     *keys.Trust // of the part, with the handovers that were kept

@@ -71,12 +71,11 @@ func (a *AlsoForgotten) Decision() bool {
 	return false
 }
 
-// An entry concerns a data subject if it names the pseudonym as data_subject or user, or if it was made
-// from such an entry (src, except for timers, whose src only gives the time). It also concerns the data
-// subject if it refers to something that such an entry introduced: its id, its position in the ledger,
-// or the beliefs, findings and holds in it. A proposal and its verdicts belong together. The rules
-// apply transitively, so that no remaining entry refers to a removed one. They may select too much: an
-// id counts wherever it occurs.
+// An entry concerns a data subject if it names the pseudonym as data_subject or user, or if it was made from such an
+// entry (src, except for timers, whose src only gives the time). It also concerns the data subject if it refers to
+// something that such an entry introduced: its id, its position in the ledger, or the beliefs, findings and holds in
+// it. A proposal and its verdicts are erased together. The rules apply transitively, so that no remaining entry refers
+// to a removed one. They may select too much: an id counts wherever it occurs.
 
 // computedAgain is Place.What for the state of a stage when one data subject is erased.
 const computedAgain = "derived data: the state of the project's partition, computed again from the other entries"

@@ -108,9 +108,9 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 	return slices.DeleteFunc(slices.Compact(out), func(s string) bool { return slices.Contains(c.Without, s) }), nil
 }
 
-// auditors returns the registered auditors by key name and hash: the keys that the trust file pins with
-// the role auditor. Erasure and trimming wait for each of them, except for a key that was handed over to
-// another registered key (lazaret audit rotate): chained leaves that key out.
+// auditors returns the registered auditors by key name and hash: the keys that the trust file pins with the role
+// auditor. Erasure and trimming wait for each of them, except for a key that was handed over to another registered key
+// (lazaret audit rotate): The method chained leaves that key out.
 func (c *Config) auditors() map[string]note.Verifier {
 	out := make(map[string]note.Verifier)
 	for _, p := range c.Trust.Pins() {

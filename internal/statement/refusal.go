@@ -11,7 +11,7 @@ type Refusal struct {
 	Auditor string       `json:"auditor,omitzero"` // key name and hash; earlier versions do not name it
 	Order   string       `json:"order,omitzero"`   // id of the statement, if it can be read
 	Entry   uint64       `json:"entry"`            // ledger sequence of the statement
-	Index   int          `json:"index,omitzero"`   // in a frame
+	Index   int          `json:"index,omitzero"`   // index of the statement's entry in its frame
 	Type    streams.Type `json:"type"`
 	Project string       `json:"project"`
 	Reason  string       `json:"reason"`
