@@ -87,7 +87,7 @@ var (
 	// openers are words before an imperative.
 	openers = text.Set("please and then now also finally ok okay yes")
 	// imperatives are verbs with which people begin a request. Verbs such as "check" and "review" are left out: they may
-	// say what has to happen before it ("check with Ana").
+	// say what has to happen first ("check with Ana").
 	imperatives = text.Set(`add adjust build bump change clean commit complete continue convert correct create deploy edit
 		execute extend fetch find finish fix format implement improve install launch lint make merge move
 		open pull push put raise rebase refactor release rename replace restart run stage start submit test
@@ -235,7 +235,7 @@ func chain(sentence []string) (out []order, is sense) {
 		}
 		out = append(out, order{low[verb], sentence[from:to], low[from:to]})
 		if slices.ContainsFunc(low[from:to], func(w string) bool { return clauses[w] || w == "to" && !toward[low[verb]] }) {
-			if low[verb] != "run" && low[verb] != "execute" { // their words are those of a command
+			if low[verb] != "run" && low[verb] != "execute" { // the words after run are those of a command
 				out = out[:len(out)-1]
 			}
 			break

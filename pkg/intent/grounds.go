@@ -135,8 +135,8 @@ func readHashes(b []byte) (hs []uint32, rest []byte, ok bool) {
 	return hs, b, true
 }
 
-// Ground compares a call with a source. It returns nil if the call takes no value from the source that the user does
-// not name too. The caller sets the fields that identify the source.
+// Ground compares a call with a source. It returns nil unless the source names a value of the call that the user does
+// not name. The caller sets the fields that identify the source.
 func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []text.Carrier) *Grounds {
 	c := ReadCall(tool, "")
 	c.Values = ReadValues(args)
@@ -257,7 +257,7 @@ var standing = stemmedSet("memory instruction prompt skill standing recurring re
 var reserved = map[text.Kind]string{text.IBAN: "money", text.Card: "money", text.Crypto: "money",
 	text.Secret: "a credential", text.HexKey: "a credential", text.Command: "a command"}
 
-// limit says why no approval of a source covers the call. It returns "" if an approval may. Calls for money,
+// limit says why no approval of a source covers the call. It returns "" if an approval may cover it. Calls for money,
 // credentials, rights, deletions, commands and standing instructions must each be approved by themselves.
 func (c *Call) limit(carriers []text.Carrier) string {
 	for _, x := range carriers {

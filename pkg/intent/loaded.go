@@ -83,6 +83,9 @@ var (
 	// locators are words between a preposition and a file's name: "to the end of our file CLAUDE.md".
 	locators = text.Set(`a an the our my your this file project project's projects repo repo's repository's root existing
 		new end top bottom beginning start of main up`)
+	// relations are words that begin a phrase about the words before them. outward are words before the name of a file
+	// to which something is written. Those of locating may also come before a file that is only read. saying are verbs
+	// for what a file says, see told.
 	relations = text.Set("for on about of with to from by at as per following using matching covering in into")
 	outward   = text.Set("to into in onto as at under inside and")
 	locating  = text.Set("in at under inside and")
@@ -108,6 +111,8 @@ var (
 	// values are words for a value that is somewhere else.
 	values = text.Set(`value values default defaults one ones constant constants version versions name names manager tool
 		variant counterpart counterparts equivalent equivalents it them`)
+	// spans are units of time. "The hours" are a thing, and no delay. A negation, a deferral or a condition after a
+	// word of besides may be said to the agent, and not be a part of the text for a file.
 	spans   = text.Set("hour hours minute minutes week weeks")
 	besides = text.Set("but though although however unless except only")
 	// directories are words for a folder, and roots those for the root of the project.

@@ -48,8 +48,8 @@ var (
 	// verb.
 	measured = text.Set(`sprint sales usage cost costs coverage performance weekly monthly daily quarterly annual yearly
 		revenue traffic velocity burndown budget inventory activity audit attendance system error access`)
-	// mayAct are nouns at the beginning of a name of nouns that can be its verb: order_packages, offer_deals. The words
-	// of kept can be the verb too.
+	// mayAct are nouns that can be the verb of a name if they begin it and a noun follows: offer_deals. The words of
+	// kept can be the verb in the same way: order_packages.
 	mayAct = text.Set("offer contract credit expense price budget page file address access")
 	// watching are reading verbs that can be nouns at the beginning of a name: monitor_mute, check_void.
 	watching = text.Set(`monitor check track review watch count query search view alert test scan survey poll list

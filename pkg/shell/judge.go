@@ -292,7 +292,8 @@ func (j *judge) program(words []word) bool {
 // any other folder.
 var systemFolder = regexp.MustCompile(`^(/+|(~|\$HOME|\$\{HOME\})/*|/+(bin|boot|dev|etc|lib\w*|proc|sbin|sys|usr)(/.*)?)$`)
 
-// goes records to which folder a cd leads: out of the first folder, or to a folder with settings.
+// goes records where a cd leads: out of the folder in which the line starts, to the home or a folder of the system, or
+// to a folder with settings.
 func (j *judge) goes(args []word) {
 	j.away = j.away || len(args) != 1 || args[0].wild || !own(args[0].text)
 	j.system = j.system || len(args) == 0 || slices.ContainsFunc(args, func(w word) bool {

@@ -95,7 +95,7 @@ func commented(line string, c *syntax.Comment, quote int) bool {
 		return strings.Contains(row, "cd") || !plainEnd.MatchString(c.Text)
 	}
 	text := c.Text
-	if to > quote { // no later quote ends one that the comment begins
+	if to > quote { // no later quote ends a quotation that the comment begins
 		text = strings.NewReplacer("'", "", `"`, "").Replace(text)
 	}
 	return !plainRow.MatchString(text)

@@ -266,7 +266,7 @@ func (p *paths) command(c simple) {
 		p.makes(c, name, args)
 	}
 	if end := slices.IndexFunc(args, func(t token) bool { return t.text == "--" }); targeted[name] && end >= 0 {
-		name, args = name+" --", args[end+1:] // words for the program that it runs
+		name, args = name+" --", args[end+1:] // the words after -- are for the program that it runs
 	}
 	switch {
 	case targeted[name], name == "git" && (len(args) == 0 || args[0].text != "mv") && write:

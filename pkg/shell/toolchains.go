@@ -172,7 +172,7 @@ var (
 // packageName reports whether s is the name of a package, perhaps with a version, and not a URL or a path.
 func packageName(s string) bool { return packageForm.MatchString(s) }
 
-// pipName permits the value of --format.
+// pipName reports whether s is a value of pip's option --format.
 func pipName(s string) bool { return s == "columns" || s == "freeze" || s == "json" }
 
 // plainName reports whether s is a name of a remote, a branch or a tag, and not a URL, a refspec or a path elsewhere.
@@ -181,8 +181,8 @@ func plainName(s string) bool { return plainForm.MatchString(s) && !strings.Cont
 // acting are words in the names of programs and tasks that do more than to build and to test.
 var acting = regexp.MustCompile(`(?i)deploy|publish|release|upload|migrate|install|prod(uction)?\b`)
 
-// subBuilders are subcommands that build and test, and get what the project's lock files name. A new dependency is
-// not among them.
+// subBuilders are subcommands that build and test, and subcommands that download what the project's files name. Their
+// arguments name no new dependency.
 var subBuilders = func() map[string]map[string]*options {
 	none := func(string) bool { return false }
 	locked := func(need ...string) *options {
@@ -231,7 +231,8 @@ var mavenGoals = set(`clean validate compile test-compile test package verify in
 var mavenProperties = set(`skipTests skipITs test it.test maven.test.skip failIfNoTests
 	surefire.failIfNoSpecifiedTests`)
 
-// withoutProperties returns the arguments of Maven without the harmless properties. ok is false if there is another.
+// withoutProperties returns the arguments of Maven without the harmless properties. ok is false if there is another
+// property.
 func withoutProperties(args []word) (rest []word, ok bool) {
 	for _, w := range args {
 		property, is := strings.CutPrefix(w.text, "-D")
