@@ -119,7 +119,8 @@ func (n *toolName) verbLast() {
 	}
 	several := last > 0 && last == from && intent.Several(n.text(n.words[last])) // okta.logs
 	if last < 1 || !several && !intent.IsNoun(string(n.text(n.words[min(from, last-1)]))) {
-		// The method does not begin with a noun. If it has one word, the namespace before it does not end with one.
+		// The part after the namespace does not begin with a noun, or, if it has one word, the namespace does not end
+		// with a noun.
 		return
 	}
 	method := make([]string, len(n.words)-from)

@@ -232,7 +232,7 @@ func swapKey(t *index.Tables, agent, session, id string) []byte {
 	return t.NameKey(agent, "\x00", session, "\x00", id)
 }
 
-// NoteSequences stores which sequences this action has changed, and their values before. Heard uses that.
+// NoteSequences stores, for Heard, which sequences this action has changed, and their values before.
 func (s *State) NoteSequences() {
 	if len(s.swaps) == 0 {
 		return

@@ -237,8 +237,8 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 		return &Served{By: "value", Value: streams.Clip(c.Values[0].Text, 120), UserNamed: named}
 	case !asks, shared == 0 && len(c.Values) > 0 && !commands &&
 		(in.intent.Asked || in.intent.Deed || in.intent.Files):
-		// If the user asked for an action of this kind, a common word in the tool's name does not show that the action
-		// comes from the sentence.
+		// If the user asked for an action of this kind, a word that the sentence shares with the tool's name does not
+		// show that the action comes from the sentence.
 		return nil
 	}
 	// The user, and not the content, is the cause of the action if the user asked for it and also met one of three
@@ -246,13 +246,13 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	// sentence does.
 	by, what := "tool", in.Action.Tool
 	if w := s.sharedWords(words); w != "" && !hasHash(words, c.Whole) && !act && count(words, c.Things) == 0 {
-		by, what = "words", w // the sentence has nothing of the tool's name, so show a common word
+		by, what = "words", w // the sentence has nothing of the tool's name, so show words of the arguments
 	}
 	return &Served{By: by, Value: what,
 		UserNamed: named || asked && (len(c.Values) > 0 && unexplained == 0 || in.intent.Closeness >= c.Strength(words))}
 }
 
-// maxShared is the maximum number of common words that an explanation lists.
+// maxShared is the maximum number of shared words that an explanation lists.
 const maxShared = 6
 
 // sharedWords returns the words that both the action's arguments and a sentence have.

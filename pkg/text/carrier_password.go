@@ -54,9 +54,9 @@ func placeholder(value string) bool {
 const minPassword = 6
 
 // passwords keeps the passwords in a URL: in front of the host, and in parameters. tail is the URL after its authority,
-// and at is the position of the authority in the text. A host without a dot, such as localhost, is this machine or one
-// of a test. A password in front of such a host does not count. If the host is reserved for manuals, no password
-// counts.
+// and at is the position of the authority in the text. A host without a dot, such as localhost, is this machine or a
+// machine of a test. A password in front of such a host does not count. If the host is reserved for manuals, no
+// password counts.
 func (sc *scanner) passwords(authority, tail, host string, at int) {
 	if documented(host) {
 		return
@@ -109,7 +109,7 @@ func WithoutPasswords(s string) (bare string, passwords []string) {
 	return u.String(), passwords
 }
 
-// remote reports whether host is a name with a dot or an IP address, and not the own machine.
+// remote reports whether host is a name with a dot or an IP address, and not this machine.
 func remote(host string) bool {
 	if ip, ok := parseIP(host); ok {
 		return !ip.IsLoopback()

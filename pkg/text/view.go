@@ -22,8 +22,8 @@ type View struct {
 	// It equals Text if there are no breaks. It is empty in the view of decoded strings, whose
 	// lines are in the view before it.
 	Lines string
-	// Whole has the strings of a document that Lines has in more than one segment, such as a string of JSON in the form
-	// of a table. Each is decoded and normalized as a whole. '\x1e' is between two of them.
+	// Whole has the strings of a document that Lines has in more than one segment, such as a JSON string that contains
+	// a table. Each is decoded and normalized as a whole. '\x1e' is between two of them.
 	Whole string
 	// Cells has the sentences that are split over short strings of a document, such as a list of words. The strings of
 	// a sentence are joined by spaces and normalized. '\x1e' is before each sentence. A sentence may occur twice.

@@ -4,7 +4,7 @@ package index
 // that a hash was added although it was not; then the lookup that follows finds nothing.
 type sieve struct {
 	bits []uint64 // at least sixteen bits per hash
-	all  []uint32
+	all  []uint32 // all added hashes, to add them again when bits grows
 }
 
 func (s *sieve) add(h uint32) {
