@@ -46,7 +46,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: verifier -log VKEY [-operator VKEY] [-witness VKEY …] FILE")
 		flag.PrintDefaults()
 	}
-	flag.Parse()
+	flag.CommandLine.Init(os.Args[0], flag.ContinueOnError) // flag.ExitOnError exits with 2
+	if err := flag.CommandLine.Parse(os.Args[1:]); err != nil {
+		os.Exit(1)
+	}
 	if flag.NArg() != 1 {
 		flag.Usage()
 		os.Exit(1)

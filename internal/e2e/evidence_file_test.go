@@ -35,6 +35,11 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 		t.Fatalf("the verifier imports more than the standard library: %s, %v", imports, err)
 	}
 
+	var exit *exec.ExitError
+	if err := exec.Command(verifier, "-logs", "x", "file").Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("an unknown flag: %v, want exit code 1", err)
+	}
+
 	data, addr := filepath.Join(dir, "data"), freePort(t)
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync")
 	must(t, data, "key", "gen", "witness.example", filepath.Join(dir, "witness.key"))
