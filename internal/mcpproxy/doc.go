@@ -18,4 +18,6 @@
 // that it loses no field of a protocol version that it does not know.
 //
 // It does not see an agent's built-in tools.
+//
+// Begin reading with proxy.go, then call.go for a tools/call and observe.go for the server's content.
 package mcpproxy

@@ -8,4 +8,7 @@
 //
 // Each session of a host has its own connection to the server. No two sessions share a process, an upstream session, a
 // request id, a stream or a token.
+//
+// Begin reading with endpoint.go, which serves clients over HTTP. upstream.go connects to a server over HTTP; lines.go
+// and stdio.go use pipes.
 package mcpwire

@@ -4,4 +4,6 @@
 //
 // The table kinds lists, for each store, the paths that write and read, and where the texts are in their bodies. A path
 // that is not in the table is refused, because its effects are unknown.
+//
+// Begin reading with kinds.go, then proxy.go.
 package memproxy

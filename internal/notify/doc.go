@@ -10,4 +10,6 @@
 // A notification contains names, and the reason of a hold or the message of an alert. Arguments and
 // contents stay in the console. A text that the ledger marks above the route's sensitivity is redacted
 // (internal/ceiling). Receivers encode every value so that it cannot form markup, headers or frames.
+//
+// Begin reading with run.go, then worker.go, which runs one route.
 package notify

@@ -12,4 +12,6 @@
 // content still has its entry's position in the ledger. The spans of verdicts, ended holds and memory operations also
 // have the proposal's commitment in the audit log. A span that was sent before its entry was labeled cannot be
 // recalled.
+//
+// Begin reading with follow.go, then fold.go.
 package otel

@@ -7,4 +7,6 @@
 //
 // A scenario also names the defense that it tests (contrast). In contrast mode it runs against a
 // pipeline without that defense and must fail: a probe that always passes proves nothing.
+//
+// Begin reading with scenario.go, then run.go and play.go.
 package probe

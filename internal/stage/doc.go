@@ -19,4 +19,6 @@
 //
 // The design is the decider pattern of event sourcing: Decide(state, input) returns entries, and Evolve(state, entry)
 // returns the next state. Producers are fenced as in Kafka. docs/architecture.md explains it.
+//
+// Begin reading with stage.go, then with RunLedger in ledger.go, RunIntake in intake.go or Follow in follow.go.
 package stage
