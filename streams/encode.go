@@ -115,7 +115,7 @@ func (w *writer) int(name string, v int) {
 	}
 }
 
-// float writes a member.
+// float writes a member with a number. Unlike num and int, it also writes zero.
 func (w *writer) float(name string, v float64) {
 	w.name(name)
 	if v != 0 && (v < 1e-6 || v >= 1e21) || math.Signbit(v) || math.IsNaN(v) {

@@ -25,7 +25,7 @@ import (
 // Epoch is the virtual time at which every replayed session begins.
 var Epoch = time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 
-// The files contain no times. These are typical of agents.
+// Replay files contain no times. These are typical of agents.
 const (
 	stepTime  = 5 * time.Second // between two steps
 	breakTime = 8 * time.Hour   // between two sessions of one project
@@ -161,7 +161,7 @@ type step struct {
 	Unread map[string]jsontext.Value `json:",embed"`
 }
 
-// unread returns the names that are not read.
+// unread returns the names in the line that are not read, those in a step as steps.NAME.
 func (r *record) unread() []string {
 	names := slices.Collect(maps.Keys(r.Unread))
 	for _, s := range r.Steps {
@@ -323,7 +323,7 @@ func (b *builder) line(r record) {
 	}
 }
 
-// origin maps the files' source classes to origins.
+// origin returns the origin for a source class of a replay file.
 func origin(class string) beliefs.Origin {
 	switch class {
 	case "user":

@@ -14,7 +14,7 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) 
 		f.log.Error("an order to forget a project cannot be read and is ignored", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	// In keys of the signals' tables, a table and a generation precede the project.
+	// A key of the signals' tables has a table and a generation before the project.
 	err := st.DropProject(e.Project, []byte{'s'}, func(k, _ []byte) (bool, error) {
 		return index.KeyOf(k, e.Project), nil
 	})
