@@ -59,7 +59,7 @@ test = $(GO) test $(1) $(2)
 endif
 
 # Tests of more than some seconds are shorter in a quick run, or left out: those that ask for testing.Short(),
-# and those of internal/e2e that begin with long(t). A long run takes them whole.
+# and those that begin with long(t). A long run takes them whole.
 IN_LONG    := testing[.]Short|malformed[.]Requests|proptest[.](Times|CheckLess)[(]t,|^	long[(]t[)]
 LONG_TESTS := grep -rlE --include=*_test.go '$(IN_LONG)' client cmd internal pkg | xargs awk '/^func /{n=$$2; sub("[(].*","",n)} \
 	n~/^Test/ && n!="TestMain" && /$(IN_LONG)/{d=FILENAME; sub("/[^/]*$$","",d); print "./" d, n}'

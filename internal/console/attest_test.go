@@ -48,6 +48,7 @@ func attestations(t *testing.T, project string) (notes []string) {
 }
 
 func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
+	long(t)
 	const project = "attested"
 	cl := keeper(t, project)
 	for _, m := range []*streams.Memory{

@@ -9,6 +9,7 @@ import (
 )
 
 func TestTheBrowserVerifiesAProofAndComparesHeads(t *testing.T) {
+	long(t)
 	project, _ := attackAs(t, "proof")
 	b := newBrowser(t)
 	b.open(t, link(t, viewer))

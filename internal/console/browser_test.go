@@ -40,6 +40,16 @@ type browser struct {
 	complain []string // error messages in the browser console
 }
 
+// long skips a test with -short (make test) because its pages take ten seconds of processor time in Chromium. make ci
+// runs all tests without -short. With the race detector, the test is not skipped. In a short run,
+// TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline opens pages in Chromium.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() && slower == 1 {
+		t.Skip("long: make ci runs it")
+	}
+}
+
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	path := ""
@@ -185,9 +195,7 @@ func (b *browser) shot(t *testing.T, name string) {
 }
 
 func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
-	if testing.Short() && slower == 1 {
-		t.Skip("long: make ci runs it")
-	}
+	long(t)
 	project, hold := attack(t)
 	b := newBrowser(t)
 	b.open(t, link(t, User{Name: "operator", Role: RoleApprover, Ceiling: beliefs.Secret}))

@@ -35,6 +35,7 @@ func heldLetters(t *testing.T, project string, n int) (ids []string) {
 }
 
 func TestSeveralHoldsAreSignedOneAfterTheOtherUntilTheFirstRefusal(t *testing.T) {
+	long(t)
 	const project = "queue"
 	ids := heldLetters(t, project, 4)
 	b := newBrowser(t)

@@ -71,6 +71,7 @@ func TestRulesAreCountedByWhatTheyAloneCaughtAndSmothered(t *testing.T) {
 }
 
 func TestRulesShowWhatTheyDidAndLeadToTheirAlerts(t *testing.T) {
+	long(t)
 	project, hold := attackAs(t, "rules")
 	b := newBrowser(t)
 	b.open(t, link(t, viewer))

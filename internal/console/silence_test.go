@@ -12,6 +12,7 @@ import (
 )
 
 func TestASilenceHidesAlertsUntilItEndsAndChangesNoVerdict(t *testing.T) {
+	long(t)
 	project, hold := attackAs(t, "silent")
 	b := newBrowser(t)
 	b.open(t, link(t, User{Name: "silvia", Role: RoleApprover, Ceiling: beliefs.Secret}))
@@ -91,6 +92,7 @@ func TestASilenceHidesAlertsUntilItEndsAndChangesNoVerdict(t *testing.T) {
 }
 
 func TestAWrongAlertDraftsAnExceptionWithATestThatPasses(t *testing.T) {
+	long(t)
 	project, _ := attackAs(t, "wrong")
 	b := newBrowser(t)
 	b.open(t, link(t, User{Name: "wanda", Role: RoleApprover, Ceiling: beliefs.Secret}))

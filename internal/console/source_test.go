@@ -19,6 +19,7 @@ const listSession = `{"session_id": "list", "steps": [
 // An approver sees in Chromium the list whose instructions a held action follows. One signature with a passkey must
 // approve the hold and the list. The signed statement must have the digest of the text on the page.
 func TestAPasskeyApprovesTheSourceThatThePageShows(t *testing.T) {
+	long(t)
 	b := newBrowser(t)
 	authenticator(t, b)
 	b.open(t, link(t, User{Name: "lister", Role: RoleApprover}))

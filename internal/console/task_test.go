@@ -9,6 +9,7 @@ import (
 )
 
 func TestAComparisonThatTakesLongShowsItsProgressAtOnceAndItsOutcomeOnce(t *testing.T) {
+	long(t)
 	project, _ := attackAs(t, "long")
 	path := "/backtest?with=without&rule=action-from-instruction&since=all&project=" + project
 	shared.c.judging <- struct{}{} // another comparison runs

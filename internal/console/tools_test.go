@@ -69,6 +69,7 @@ func (b *browser) sign(t *testing.T, decision string) string {
 }
 
 func TestAListOfToolsIsAcceptedWithOnePasskeyAndItsChangesAreShown(t *testing.T) {
+	long(t)
 	b := newBrowser(t)
 	authenticator(t, b)
 	b.open(t, link(t, User{Name: "tess", Role: RoleApprover, Ceiling: beliefs.Secret}))
