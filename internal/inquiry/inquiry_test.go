@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -625,5 +626,39 @@ func TestQuestionsCountTheEntriesThatTheyCannotRead(t *testing.T) {
 	other, err := l.IrreversibleActs(t.Context(), "another")
 	if err != nil || other.Unread != 0 {
 		t.Errorf("another project: %+v, %v", other, err)
+	}
+}
+
+// If no project is named, the session's project is searched first. The search must leave the counts of payloads as they
+// are, also those of earlier questions.
+func TestTheSearchForAProjectCountsNoPayloads(t *testing.T) {
+	w := newWriter(t)
+	last := w.add(streams.StageIngest, streams.TypeRecall, 0, &streams.RecallEntry{EntryHead: w.head("r1")})
+	if _, err := w.log.EraseUpTo(t.Context(), last, func(*chain.Leaf) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	w.observation("o1", beliefs.OriginWeb, "a page", beliefs.Unverified)
+	if err := w.open(false).Close(); err != nil { // signs the checkpoint
+		t.Fatal(err)
+	}
+	var told []Integrity
+	for _, project := range []string{"p", ""} {
+		l, err := Open(t.Context(), w.dir, w.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Launder(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Session(t.Context(), Select{Project: project, Session: "s"}); err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, l.Integrity())
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told[0].Read == 0 || told[0].Forgotten == 0 || !reflect.DeepEqual(told[0], told[1]) {
+		t.Errorf("with the project's name %+v, without it %+v", told[0], told[1])
 	}
 }

@@ -130,6 +130,7 @@ func (e *NoSessionError) Error() string {
 // projectOf returns the one project that has the session.
 func (l *Log) projectOf(ctx context.Context, sel Select) (string, error) {
 	found := make(map[string]bool)
+	told := l.told // this search must not change the counts
 	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project != streams.SystemProject },
 		func(e *Entry) error {
 			if e.Stage == streams.StageIngest && e.Session == sel.Session && (sel.Agent == "" || e.Agent == sel.Agent) {
@@ -137,10 +138,10 @@ func (l *Log) projectOf(ctx context.Context, sel Select) (string, error) {
 			}
 			return nil
 		})
+	l.told = told
 	if err != nil {
 		return "", err
 	}
-	l.told.Read, l.told.Forgotten = 0, 0 // this search must not change the counts
 	switch names := slices.Sorted(maps.Keys(found)); len(names) {
 	case 0:
 		return "", &NoSessionError{sel.Session}
