@@ -73,6 +73,7 @@ func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
 // be hold, and the readiness check must give the reason. No process may end. When there is space again, verdicts must
 // come. Acknowledged messages must exist after a restart.
 func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
+	long(t)
 	disk := smallDisk(t)
 	data := filepath.Join(disk, "data")
 	m := metrics.New()

@@ -190,6 +190,7 @@ func upForeign(t testing.TB, data string) *embedded.Pipeline {
 // Parties with other credentials publish hostile messages to the subjects from which stages read. No such message may
 // stop a stage or prevent its restart.
 func TestPromiseC22NoForeignMessageStopsAStage(t *testing.T) {
+	long(t)
 	data := t.TempDir()
 	for range 2 {
 		p := upForeign(t, data)

@@ -35,6 +35,7 @@ import (
 // agents observe, remember, recall and act. Rules and a policy are activated again, a data subject and a project are
 // erased, and the pipeline is stopped and started again. At the end, each acknowledged event must be in the ledger.
 func TestNobodyChangesWhatStagesShare(t *testing.T) {
+	long(t)
 	data := t.TempDir()
 	bundle, err := rules.PackWith(shipped.FS(),
 		map[string]string{"groups.yaml": "groups:\n  core: [write-path, provenance, sequence, egress, mcp]\n  second: " +
