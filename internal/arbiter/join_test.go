@@ -110,7 +110,7 @@ func TestAFurtherFactNeverLoosensAVerdict(t *testing.T) {
 }
 
 func TestAnswersOfAGroupAreASemilattice(t *testing.T) {
-	proptest.Check(t, func(t *rapid.T) {
+	proptest.CheckLess(t, func(t *rapid.T) {
 		a, b, c := answerGen.Draw(t, "a"), answerGen.Draw(t, "b"), answerGen.Draw(t, "c")
 		none := answer{Group: "a"}
 		if x, y := a.join(b), b.join(a); !x.equal(y) {
@@ -134,7 +134,7 @@ func TestAnswersOfAGroupAreASemilattice(t *testing.T) {
 }
 
 func TestWhatGroupsSaidDoesNotDependOnHowItWasDelivered(t *testing.T) {
-	proptest.Check(t, func(t *rapid.T) {
+	proptest.CheckLess(t, func(t *rapid.T) {
 		var all []answer
 		for range rapid.IntRange(0, 8).Draw(t, "answers") {
 			a := answerGen.Draw(t, "answer")
@@ -211,7 +211,7 @@ var saidGen = rapid.Custom(func(t *rapid.T) said {
 func TestTheFoldGivesOneVerdictHoweverAssessmentsArrive(t *testing.T) {
 	pol := testPolicy(t)
 	like := NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))
-	proptest.Check(t, func(r *rapid.T) {
+	proptest.CheckLess(t, func(r *rapid.T) {
 		all := rapid.SliceOfN(saidGen, 0, 6).Draw(r, "assessments")
 		want := streams.Allow
 		judged := map[string]bool{}
@@ -268,7 +268,7 @@ func TestTheFoldGivesOneVerdictHoweverAssessmentsArrive(t *testing.T) {
 func TestALateFindingTightensWhatItCan(t *testing.T) {
 	pol := testPolicy(t)
 	like := NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))
-	proptest.Check(t, func(r *rapid.T) {
+	proptest.CheckLess(t, func(r *rapid.T) {
 		d := newDesk(t, like, pol)
 		first := verdictGen.Draw(r, "first")
 		late := verdictGen.Draw(r, "late")
