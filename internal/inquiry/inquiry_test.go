@@ -458,6 +458,9 @@ func longSession(w *writer, n int) {
 }
 
 func TestAReportOfAThousandCallsIsReadInAMinute(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	w := newWriter(t)
 	longSession(w, 1000)
 	l := w.open(true)
@@ -545,6 +548,9 @@ func checkProofs(t *testing.T, w *writer, dir string, want int) {
 
 // A real browser loads a report about a session with hostile texts. None of the script in them may run.
 func TestABrowserRunsNothingOfAReport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if p, err := exec.LookPath(name); err == nil {
