@@ -17,9 +17,13 @@ import (
 )
 
 func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
+	seeds, tries := 20, 12
+	if testing.Short() {
+		seeds, tries = 6, 6
+	}
 	var reports []*Report
 	for _, parallel := range []int{1, 3} {
-		r, err := Run(context.Background(), Options{Seeds: 20, Tries: 12, Random: 7, Parallel: parallel})
+		r, err := Run(context.Background(), Options{Seeds: seeds, Tries: tries, Random: 7, Parallel: parallel})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,11 +32,11 @@ func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
 	if !reflect.DeepEqual(reports[0], reports[1]) {
 		t.Errorf("%+v\n%+v", reports[0], reports[1])
 	}
-	if r := reports[0]; r.Played == 0 || r.Curve[len(r.Curve)-1].Tries != 12 || r.Curve[len(r.Curve)-1].Broken+
+	if r := reports[0]; r.Played == 0 || r.Curve[len(r.Curve)-1].Tries != tries || r.Curve[len(r.Curve)-1].Broken+
 		r.Related[len(r.Related)-1].Broken != len(r.Breaks) {
 		t.Errorf("%+v", r)
 	}
-	if r := reports[0]; r.Seeds != 20 || r.RelatedSeeds != 20 || len(r.Related) != len(r.Curve) {
+	if r := reports[0]; r.Seeds != seeds || r.RelatedSeeds != seeds || len(r.Related) != len(r.Curve) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -82,7 +86,11 @@ func TestAStoppedDuelReportsTheRoundsThatWereCompleted(t *testing.T) {
 func TestATryGoesOnFromWhatWasPlayedBefore(t *testing.T) {
 	seeds, p := shippedSeeds(t)
 	won := 0
-	for i := range 120 {
+	matches := 120
+	if testing.Short() {
+		matches = 40
+	}
+	for i := range matches {
 		m := &match{Seed: seeds[(i*3)%len(seeds)], opened: make(map[bool]*opening)}
 		if i%3 == 0 {
 			s, mute := *m.Seed, *m.setting
@@ -110,6 +118,9 @@ func TestATryGoesOnFromWhatWasPlayedBefore(t *testing.T) {
 }
 
 func TestFewSeedsAreBrokenByAFewTries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	r, err := Run(context.Background(), Options{Tries: 3, Random: 11})
 	if err != nil {
 		t.Fatal(err)
