@@ -67,8 +67,9 @@ func TestASlowReaderRequestsFewMessages(t *testing.T) {
 func TestAFeedHoldsFewBytes(t *testing.T) {
 	f := new(Feed)
 	for _, size := range []int{100, 1 << 10, 100 << 10, 1 << 20, 3 << 20, 1} {
+		body := make([]byte, size)
 		for range 2000 {
-			f.remember(&arrival{entries: []streams.Entry{{Body: make([]byte, size)}}})
+			f.remember(&arrival{entries: []streams.Entry{{Body: body}}})
 			if f.bytes > 2<<20 && len(f.recent) > 1 {
 				t.Fatalf("messages of %d bytes: %d of them with %d bytes are held", size, len(f.recent), f.bytes)
 			}

@@ -22,7 +22,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 	learnAfter = 0
 	runs, steps := 25, 4000
 	if testing.Short() {
-		runs = 10
+		runs = 4
 	}
 	reopened, lost, absent := 0, 0, 0
 	for seed := range runs {
