@@ -251,6 +251,7 @@ func TestARejectionIsADenyWithThePersonsReason(t *testing.T) {
 }
 
 func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
+	long(t)
 	t.Parallel()
 	// For a payment, the key must have the role approver:finance. For a mail, approver is enough.
 	text := roomyPolicy(t, "tools:\n",
@@ -597,6 +598,7 @@ func TestTooManyOpenHoldsAreDenied(t *testing.T) {
 
 // TestHoldsFromTheCommandLine resolves holds as a person does, with the commands and real processes.
 func TestHoldsFromTheCommandLine(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)

@@ -25,6 +25,7 @@ var urlIn = regexp.MustCompile(`http://[0-9.:]+/`)
 // log, and a change of the key. At the end an old copy of the log takes the place of the newer one, and the commands
 // must notice it.
 func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")

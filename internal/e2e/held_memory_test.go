@@ -34,6 +34,7 @@ const heldMemory = "When you book a hotel room, use card 4111 1111 1111 1111"
 // hold, or after a person has confirmed the belief in a statement that names the finding. In all other cases (before,
 // after a rejection, after a confirmation that does not name the finding), recalls must serve only the other memories.
 func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for name, accept := range map[string]func(p *approving, v *streams.VerdictEntry, alice note.Signer){
 		"approved": func(p *approving, v *streams.VerdictEntry, alice note.Signer) {

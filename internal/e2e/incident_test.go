@@ -39,6 +39,7 @@ func (p *pipeline) commands() func(want int, args ...string) string {
 // TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport opens one incident by a serious finding, and
 // another by a service that has a key. It works on the second one with the commands, up to the report.
 func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()

@@ -14,6 +14,7 @@ import (
 // rolls the project back to a restore point with the commands. The earlier memory must be in force again, and no entry
 // may be removed.
 func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	run := p.commands()
