@@ -137,6 +137,11 @@ func (c *Client) Rejections(fn func(Rejected)) (stop func() error, err error) {
 		return nil, err
 	}
 	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+		// Another agent can direct an answer of a service to this subject, but not one with this header
+		// (docs/decisions/0042).
+		if m.Header.Get(streams.HeaderSeq) == "" {
+			return
+		}
 		var r Rejected
 		if streams.Unmarshal(m.Data, &r) == nil {
 			fn(r)

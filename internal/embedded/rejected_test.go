@@ -11,6 +11,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/embedded"
+	"lazaret/internal/embedded/embeddedtest"
 	"lazaret/internal/hook"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
@@ -168,6 +169,48 @@ func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 				return false
 			}
 		})
+	}
+}
+
+// Another agent directs the answer to a request to the subject of an agent's rejections. The answer names an event, as a
+// rejection does.
+func TestAnAnswerToAnotherAgentIsNoRejection(t *testing.T) {
+	p, data := started(t, 0)
+	heard := make(chan client.Rejected, 16)
+	stop, err := agent(t, p, data, "demo").Rejections(func(r client.Rejected) { heard <- r })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	_, nc := embeddedtest.Agent(t, p, "demo", "other")
+	for _, reply := range []string{"lz.live.demo.rejected.agent", "_INBOX.demo.other.x"} {
+		sub, err := nc.SubscribeSync("_INBOX.demo.other.x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.PublishRequest("lz.svc.observe.demo.other.web", reply,
+			[]byte(`{"id":"o1","session":"s","content":"x"}`)); err != nil {
+			t.Fatal(err)
+		}
+		if reply == "_INBOX.demo.other.x" {
+			if m, err := sub.NextMsg(10 * time.Second); err != nil || !strings.Contains(string(m.Data), "o1") {
+				t.Fatalf("the answer is %v, %v", m, err)
+			}
+		}
+	}
+	// The client hears of this rejection after the answers.
+	if _, err := agent(t, p, data, "demo").Submit(t.Context(), beliefs.OriginWeb,
+		&streams.Observation{Head: streams.Head{ID: "o2", Session: "s"}, Content: "x",
+			Tool: strings.Repeat("t", streams.MaxNameLen+1)}); err == nil {
+		t.Fatal("the observation was admitted")
+	}
+	select {
+	case r := <-heard:
+		if r.ID != "o2" {
+			t.Errorf("heard %+v", r)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the rejection was not heard")
 	}
 }
 

@@ -45,9 +45,6 @@ func agentServices() []string {
 // agentStreams are the subjects to which agents subscribe.
 var agentStreams = []string{streams.LivePrefix + "*.hold.>", streams.LivePrefix + "*.rejected.*"}
 
-// answerMost is the time after which nats-server drops the answer to an agent's request.
-const answerMost = 15 * time.Minute
-
 // operatorFile is the name of the file with the signed claims of the operator. They are signed only once, because a
 // server refuses to reload a configuration whose operator claims are different.
 const operatorFile = "operator.jwt"
@@ -88,10 +85,12 @@ func (k *keyring) accounts() (*accounts, error) {
 	}
 	for _, acc := range []*jwt.AccountClaims{own, agents} {
 		acc.SigningKeys.Add(signer)
-		if rev := r.revocations(time.Now()); len(rev) > 0 {
-			acc.Revocations = rev
-		}
 	}
+	now := time.Now()
+	agents.Revocations = r.revocations(now, func(*Issued) bool { return true })
+	// A change of the claims of the account of the streams drops the answers that agents wait for. So the revocation of
+	// a credential that never belonged to this account must not change its claims.
+	own.Revocations = r.revocations(now, func(c *Issued) bool { return c.Account != k.agents || c.Moved })
 	own.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
 	if err := k.share(own, agents); err != nil {
 		return nil, err
@@ -122,7 +121,6 @@ func (k *keyring) share(own, agents *jwt.AccountClaims) error {
 		return nil
 	}
 	err := add(jwt.Service, exported, agentServices()...)
-	own.Exports[0].ResponseThreshold = answerMost
 	for _, s := range agentStreams {
 		err = errors.Join(err, add(jwt.Stream, s, s))
 	}
@@ -192,8 +190,9 @@ func (s *Server) followRegister(seen fs.FileInfo) {
 	}
 }
 
-// updateAccounts loads the current claims of the accounts into the server. The server then disconnects clients whose
-// credentials are revoked.
+// updateAccounts loads the claims of the accounts whose revocations have changed into the server. The server then
+// disconnects clients whose credentials are revoked. New claims of the account of the streams make nats-server drop the
+// answers that agents wait for, so updateAccounts does not load claims without need.
 func (s *Server) updateAccounts() error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -209,6 +208,13 @@ func (s *Server) updateAccounts() error {
 		claims, err := jwt.DecodeAccountClaims(a.accounts[key])
 		if err != nil {
 			return err
+		}
+		had, err := ns.AccountResolver().Fetch(key)
+		if err != nil {
+			return err
+		}
+		if old, err := jwt.DecodeAccountClaims(had); err == nil && maps.Equal(old.Revocations, claims.Revocations) {
+			continue
 		}
 		if err := ns.AccountResolver().Store(key, a.accounts[key]); err != nil {
 			return err

@@ -49,7 +49,10 @@ type Grant struct {
 // Issued is a credential that was written to a file.
 type Issued struct {
 	Grant
-	User    string    `json:"user"` // public key of the credential
+	User string `json:"user"` // public key of the credential
+	// Moved is set if the credential belongs to the agents' account, and an earlier one for the same key belongs to the
+	// account of the streams. The earlier one is valid until it expires or the key is revoked.
+	Moved   bool      `json:"moved,omitempty"`
 	Issued  time.Time `json:"issued"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"`
@@ -195,14 +198,14 @@ func agentOf(c *jwt.UserClaims) *Agent {
 	return a
 }
 
-// InAgentsAccount reports whether the credential belongs to the agents' account of an installation. If it does not, its
-// holder can make the server publish in the account of the streams (docs/decisions/0006).
-func (g *Grant) InAgentsAccount(data string) (bool, error) {
+// InAgentsAccount reports whether the credential, and each earlier one for its key, belongs to the agents' account of an
+// installation. If not, its holder can make the server publish in the account of the streams (docs/decisions/0006).
+func (i *Issued) InAgentsAccount(data string) (bool, error) {
 	key, err := readAccount(filepath.Join(KeysDir(data), agentsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && g.Account == key, err
+	return err == nil && i.Account == key && !i.Moved, err
 }
 
 // readCreds reads a credential file.
@@ -262,6 +265,9 @@ func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error
 		r.Credentials = append(r.Credentials, i)
 	}
 	g.Account = m.accountOf(&g)
+	if !i.Issued.IsZero() && g.Account != m.account && i.Account != g.Account {
+		i.Moved = true
+	}
 	i.Grant, i.Issued, i.Expires = g, time.Unix(c.IssuedAt, 0).UTC(), time.Time{}
 	if c.Expires > 0 {
 		i.Expires = time.Unix(c.Expires, 0).UTC()
@@ -425,12 +431,12 @@ func revoke(cs []*Issued) (n int) {
 	return n
 }
 
-// revocations returns the public keys that the server must refuse. For each key, it returns a time: the server refuses
-// credentials that were issued up to this time.
-func (r *register) revocations(now time.Time) jwt.RevocationList {
+// revocations returns the public keys of the credentials for which of returns true and that the server must refuse. For
+// each key, it returns a time: the server refuses credentials that were issued up to this time.
+func (r *register) revocations(now time.Time, of func(*Issued) bool) jwt.RevocationList {
 	out := make(jwt.RevocationList)
 	for _, c := range r.Credentials {
-		if !c.Revoked.IsZero() && !c.expired(now) {
+		if of(c) && !c.Revoked.IsZero() && !c.expired(now) {
 			out[c.User] = max(c.Revoked.Unix(), c.Issued.Unix())
 		}
 	}

@@ -343,3 +343,97 @@ func decode(t *testing.T, creds []byte) (*jwt.UserClaims, []byte) {
 	}
 	return c, seed
 }
+
+// nats-server drops the answers that agents wait for if it gets new claims of the account of the streams.
+func TestAnAnswerArrivesWhileOtherAgentsCredentialsChange(t *testing.T) {
+	data := t.TempDir()
+	s := startServer(t, data)
+	a, svc := agentCreds(t, s, "acme", "bot", beliefs.OriginTool), roleUser(t, s, natsserver.RoleService)
+	requests, err := svc.SubscribeSync("lz.svc.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := svc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := a.SubscribeSync("_INBOX.acme.bot.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.PublishRequest("lz.svc.decide.acme.bot", "_INBOX.acme.bot.x", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := requests.NextMsg(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install(t, s.Minter(), bot("bad", time.Hour))
+	bad := hold(t, s.URL(), natsserver.CredsFile(data, "acme.bad"), "_INBOX.acme.bad")
+	if _, err := s.Minter().Revoke("acme.bad", false); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "the end of the revoked connection", func() bool { return !bad.IsConnected() })
+	if err := svc.Publish(m.Reply, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := answers.NextMsg(10 * time.Second); err != nil {
+		t.Error("the answer:", err)
+	}
+}
+
+// The server renews the credential of an agent into the agents' account, for the same key. A copy of the earlier
+// credential is still valid, so the credential does not count as one of the agents' account, and a revocation must
+// reach the copy.
+func TestARenewedCredentialIsRevokedInBothAccounts(t *testing.T) {
+	data := t.TempDir()
+	s := startServer(t, data)
+	file := filepath.Join(natsserver.KeysDir(data), "agents.pub")
+	key := read(t, file)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	older, err := natsserver.OpenMinter(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install(t, older, bot("b", time.Hour))
+	if err := os.WriteFile(file, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := read(t, natsserver.CredsFile(data, "acme.b"))
+	if err := s.Minter().Install(bot("b", time.Hour), "", true); err != nil {
+		t.Fatal(err)
+	}
+	renewed := read(t, natsserver.CredsFile(data, "acme.b"))
+	was, _ := decode(t, old)
+	if now, _ := decode(t, renewed); now.Subject != was.Subject || now.IssuerAccount == was.IssuerAccount {
+		t.Fatalf("renewed from %+v to %+v", was, now)
+	}
+	inside := func() bool {
+		t.Helper()
+		cs, err := natsserver.Credentials(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := cs[len(cs)-1].InAgentsAccount(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	if inside() {
+		t.Error("the key of the renewed credential has no credential in the account of the streams")
+	}
+	if !accepts(t, s.URL(), old) || !accepts(t, s.URL(), renewed) {
+		t.Fatal("refused before it was revoked")
+	}
+	if _, err := s.Minter().Rotate("acme.b", nil, false); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "refusal", func() bool {
+		return !accepts(t, s.URL(), old) && !accepts(t, s.URL(), renewed)
+	})
+	if !inside() {
+		t.Error("after the rotation, the latest credential is not in the agents' account")
+	}
+}
