@@ -212,7 +212,10 @@ func TestTenThousandForgedReplayedAndMisboundAssertionsReleaseNothing(t *testing
 	d.counter = 1 << 20
 	r := mrand.New(mrand.NewPCG(1, 2))
 	released, kinds := 0, make(map[string]int)
-	const n = 10_000
+	n := 10_000
+	if testing.Short() {
+		n = 2_000
+	}
 	for i := range n {
 		s := statement()
 		m, by := made{}, d
@@ -390,7 +393,10 @@ func TestTenThousandForgedReplayedAndMisboundAttestationsConfirmNothing(t *testi
 	}
 	d.counter = 1 << 20
 	confirmed, kinds := 0, make(map[approval.Check]int)
-	const n = 10_000
+	n := 10_000
+	if testing.Short() {
+		n = 2_000
+	}
 	for i := range n {
 		s, by := attestation(), d
 		var msg []byte
