@@ -1,4 +1,4 @@
-package rules
+package main
 
 import (
 	"bytes"
@@ -25,11 +25,10 @@ func TestRulesFmt(t *testing.T) {
 	put("c.txt", "rules:\n- id: x\n")
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		c := fmtCommand(nil)
-		c.SetArgs(args)
+		c := newRoot()
+		c.SetArgs(append([]string{"rules", "fmt"}, args...))
 		c.SetOut(&out)
-		c.SilenceUsage, c.SilenceErrors = true, true
-		err := c.Execute()
+		err := c.ExecuteContext(t.Context())
 		return out.String(), err
 	}
 

@@ -76,3 +76,17 @@ func TestAWithdrawalThatEndsNoHoldIsNegativeAndSaysWhatToDo(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestTextsThatDifferAreDisplayedDifferently(t *testing.T) {
+	for _, c := range [][2]string{
+		{"delete \\u202efiles\n", "delete \u202efiles\n"},
+		{"one\n", "one\r\n"},
+		{"one\\r\n", "one\r\n"},
+		{"\\x1b\n", "\x1b\n"},
+	} {
+		was, now := holds.PromptDiff("p", "", "p", c[0]), holds.PromptDiff("p", "", "p", c[1])
+		if was == now {
+			t.Errorf("%q and %q are both displayed as\n%s", c[0], c[1], was)
+		}
+	}
+}
