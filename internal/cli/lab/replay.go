@@ -70,7 +70,7 @@ func playAll(a *verb.App, ctx context.Context, scripts []replay.Script, o replay
 			projects[s.Project] = true
 		}
 		if t, err = replay.Count(ctx, op, from, to, projects); err == nil {
-			t.Audited = audited - int64(from)
+			t.Audited = audited
 		}
 		return err
 	})
@@ -78,7 +78,7 @@ func playAll(a *verb.App, ctx context.Context, scripts []replay.Script, o replay
 }
 
 // playThen plays scripts and waits until the auditor has all entries. It then calls f with an operator's connection,
-// the ledger range of the scripts (from < sequence <= to), and the number of audited entries.
+// the ledger range of the scripts (from < sequence <= to), and the number of entries that were audited meanwhile.
 func playThen(a *verb.App, ctx context.Context, scripts []replay.Script, o replay.Options, progress io.Writer,
 	f func(op *nats.Conn, from, to uint64, audited int64) error) error {
 	nc, err := a.Conn.Connect("replay")
@@ -91,7 +91,7 @@ func playThen(a *verb.App, ctx context.Context, scripts []replay.Script, o repla
 		return err
 	}
 	defer op.Close()
-	from, err := LedgerEnd(ctx, op)
+	from, before, err := Settle(ctx, op)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func playThen(a *verb.App, ctx context.Context, scripts []replay.Script, o repla
 	if err != nil {
 		return err
 	}
-	return f(op, from, to, audited)
+	return f(op, from, to, audited-before)
 }
 
 // LedgerEnd returns the sequence of the last ledger entry.
