@@ -52,7 +52,7 @@ type Issued struct {
 	User string `json:"user"` // public key of the credential
 	// Moved is set if the credential belongs to the agents' account, and an earlier one for the same key belongs to the
 	// account of the streams. The earlier one is valid until it expires or the key is revoked.
-	Moved   bool      `json:"moved,omitempty"`
+	Moved   bool      `json:"moved,omitzero"`
 	Issued  time.Time `json:"issued"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"`
