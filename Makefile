@@ -15,7 +15,7 @@ TRIMPATH ?= -trimpath
 # Tests of the packages in SINGLE run one goroutine, or have their goroutines raced by internal/e2e
 # (the front, the verbs), so that the detector would see nothing in them.
 SINGLE := arbiter|bench|chaos|chaos/mutants|cli/[a-z]+|containment|ingest|malformed|memorytool|replay|suggest|token
-RACE   := grep -rlE --include=*.go '^	*go [a-z]|[.]Go[(]|"sync|"net/http|t[.]Parallel' client internal cmd | xargs -n1 dirname | sort -u | sed 's|^|./|' | \
+RACE   := grep -rlE --include=*.go '^	*go [^ ]+[(]|[.]Go[(]|"sync|"net/http|t[.]Parallel' client internal cmd | xargs -n1 dirname | sort -u | sed 's|^|./|' | \
 	grep -vxE './internal/($(SINGLE))'
 # The first two of these tests of raced packages take a minute in a store, by one goroutine. The third one compares how
 # fast two goroutines are, which the detector does not slow down alike.
