@@ -158,9 +158,13 @@ func (b *browser) open(t *testing.T, path string) {
 		chromedp.WaitNotPresent(chromedp.CSS("#running")))
 }
 
-// axe returns the accessibility violations that axe-core finds on the page.
+// axe returns the accessibility violations that axe-core finds on the page. With the race detector, it looks for none:
+// axe-core runs in the browser alone, for longer than the page.
 func (b *browser) axe(t *testing.T) string {
 	t.Helper()
+	if slower > 1 {
+		return ""
+	}
 	r, err := gzip.NewReader(bytes.NewReader(axeGzip))
 	if err != nil {
 		t.Fatal(err)
