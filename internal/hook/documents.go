@@ -46,7 +46,7 @@ func (h *handler) library(place string) bool {
 }
 
 // listing are programs that print names of files, and numbers, but no text of files.
-var listing = text.Set("ls find which stat test [ du df basename dirname realpath wc pwd true tree type command file")
+var listing = text.Set("ls find which stat test [ du df basename dirname realpath wc pwd true tree type command")
 
 // documentOr returns the origin of what a tool that reads files returned: document if all of it is from documents of
 // the project, and tool otherwise. A page that was downloaded into /tmp is no such document.
@@ -216,7 +216,7 @@ func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown
 				anew[h.real(h.path(name))] = true
 			}
 		}
-		both := w.Write && !w.Source && w.Program != "" && !placed[w.Program]
+		both := w.Write && !w.Source && w.Program != "" && (!placed[w.Program] || w.Shown)
 		if w.Write && !w.Source && !both || w.Folder || listing[w.Program] {
 			continue
 		}
@@ -237,7 +237,7 @@ func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown
 			for _, file := range named {
 				// cat /tmp/a; rm /tmp/a and mv /tmp/a b leave no file in the folder of temporary files
 				gone := w.Source || removes && (h.temporary(h.path(file)) || h.inOther(file))
-				if !gone && !h.exists(file) || both && !all && !slices.ContainsFunc(h.places(file), h.brought) {
+				if !gone && !h.exists(file) || both && !all && !w.Shown && !slices.ContainsFunc(h.places(file), h.brought) {
 					continue
 				}
 				if !h.document(file) && !h.madeAnew(file, anew) {

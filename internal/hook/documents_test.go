@@ -156,6 +156,19 @@ func TestPromiseTextOfOthersIsNoDocumentOfTheProject(t *testing.T) {
 		git blame origin/main -- a.md
 		git grep Count origin/main -- docs
 		git grep -e Count fork/x
+		git grep -neCount fork/x
+		git grep -n -- Count fork/x
+		git show :/Ignore
+		git log -p --reflog
+		file CLONE/x.md
+		python3 -m json.tool CLONE/x.md
+		npx --no-install prettier CLONE/x.md
+		prettier CLONE/x.md
+		go test > CLONE/x.mdz; sed -iz p CLONE/x.md; tail CLONE/x.mdz
+		goimports CLONE/x.md
+		gofmt -w=false CLONE/x.md
+		uv run ruff check CLONE/x.md
+		flake8 --show-source CLONE/x.md
 		git cat-file -p origin/main
 		git branch -avv
 		git status && git show origin/x | head
@@ -210,6 +223,12 @@ func TestPromiseTextOfOthersIsNoDocumentOfTheProject(t *testing.T) {
 		git log -p -- origin
 		git grep -n origin/main
 		git grep Count -- docs
+		git grep -n -- Count docs
+		git diff :/
+		file a.md
+		python3 -m json.tool docs/b.md
+		prettier --write a.md
+		gofmt -w a.md
 		git blame docs/b.md
 		git branch -vv
 		git branch -r

@@ -65,7 +65,7 @@ func (j *judge) command(c simple) bool {
 			if t.unknown || t.told || !j.inner(t) {
 				return false
 			}
-		case !literal(t) || secret(t.text) || stacked.MatchString(t.text):
+		case !literal(t) || secret(t.text) || stacked.MatchString(t.text) || socket.MatchString(t.text):
 			return false
 		case r.op == "<", t.text == "/dev/null":
 		case !j.writes(t.text):
@@ -103,6 +103,9 @@ func (j *judge) command(c simple) bool {
 
 // stacked matches a word that a shell expands to a path in an earlier working folder, such as ~-/a.
 var stacked = regexp.MustCompile(`(^|=)~(-|\+?\d)`)
+
+// socket matches a file of a redirection for which bash connects to another machine.
+var socket = regexp.MustCompile(`^/dev/(tcp|udp)/`)
 
 // searchers are programs whose first operand is a pattern or an expression, and not a file.
 var searchers = set("grep egrep fgrep rg jq")
@@ -146,10 +149,13 @@ func searched(words []token, i int) bool {
 var dotted = regexp.MustCompile(`^\w+(\.\w+)+$`)
 
 // safeVariable reports whether an assignment changes nothing but the output of programs. A value may be the name of a
-// file or of a folder, as in DIR=out make.
+// file or of a folder, as in DIR=out make, or a list of names. A build may read or write these files.
 func safeVariable(assignment string) bool {
 	name, value, _ := strings.Cut(assignment, "=")
-	return harmless[name] && name != "GOFLAGS" && (value == "" || own(value) && plainValue.MatchString(value))
+	return harmless[name] && name != "GOFLAGS" && (value == "" || plainValue.MatchString(value) && !slices.ContainsFunc(
+		strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' }), func(s string) bool {
+			return !own(s) || started(s) || secret(s) || IsMemoryFile(s)
+		}))
 }
 
 // plainValue matches a value that stays a list of names if make or a script puts it into another command line.
@@ -285,7 +291,39 @@ func (j *judge) program(words []word) bool {
 		return false
 	}
 	j.kind = Build
-	return builds(words)
+	return builds(words) && !(name == "sed" && backsUp(words[1:]))
+}
+
+// backsUp reports whether sed -i may copy a file to one of settings, with keys or of memory: -i.md copies CLAUDE to
+// CLAUDE.md. On macOS, the word after -i is the suffix.
+func backsUp(args []word) bool {
+	var suffixes, files []string
+	for _, w := range args {
+		if suffix := suffixOf(w.text); suffix != "" {
+			suffixes = append(suffixes, suffix)
+		} else if !strings.HasPrefix(w.text, "-") {
+			files = append(files, w.text)
+		}
+	}
+	suffixes = append(suffixes, files[:min(len(files), 1)]...)
+	return slices.ContainsFunc(suffixes, func(suffix string) bool {
+		return slices.ContainsFunc(files, func(file string) bool {
+			file += suffix
+			return file != suffix+suffix && (started(file) || secret(file) || IsMemoryFile(file))
+		})
+	})
+}
+
+// suffixOf returns the suffix in an option -i or --in-place of sed.
+func suffixOf(option string) string {
+	if suffix, ok := strings.CutPrefix(option, "--in-place="); ok {
+		return suffix
+	}
+	if !strings.HasPrefix(option, "-") || strings.HasPrefix(option, "--") {
+		return ""
+	}
+	_, suffix, _ := strings.Cut(option, "i")
+	return suffix
 }
 
 // systemFolder matches the home itself and folders of the system, which are no folders of a project. A project may be in

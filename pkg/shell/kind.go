@@ -91,7 +91,11 @@ func looks(words []word) bool {
 		for len(args) > 0 && (args[0].text == "-0" || args[0].text == "-r") {
 			args = args[1:]
 		}
-		return len(args) > 0 && counters[args[0].text] && !slices.ContainsFunc(args, func(w word) bool { return w.wild })
+		return len(args) > 0 && counters[args[0].text] && !slices.ContainsFunc(args, func(w word) bool {
+			return w.wild || takesList(args[0].text, w)
+		})
+	case "wc", "du", "strings":
+		return !slices.ContainsFunc(args, func(w word) bool { return takesList(name, w) })
 	case "git":
 		args, outside := gitArgs(args)
 		if len(args) == 0 || args[0].wild {
@@ -113,6 +117,13 @@ func looks(words []word) bool {
 	}
 	o, ok := lookers[name]
 	return ok && o.permit(args)
+}
+
+// takesList reports whether a word lets a program read the names of files from a file. The program then prints the text
+// of this file, in its messages about files that are missing.
+func takesList(program string, w word) bool {
+	return (program == "wc" || program == "du") && strings.HasPrefix(w.text, "--f") ||
+		program == "strings" && strings.HasPrefix(w.text, "@")
 }
 
 // remote reports whether a program prints text from a server.
@@ -285,7 +296,8 @@ func started(w string) bool {
 var stored = set(".claude/projects .claude/plans .claude/worktrees")
 
 var startedNames = set(`.git .github .gitlab .gitlab-ci.yml .circleci .husky .vscode .idea .claude .codex .cursor
-	.gemini .mcp.json .gitconfig .gitmodules .gitattributes .bashrc .bash_profile .profile .zshrc .zshenv .config .local
+	.gemini .mcp.json .gitconfig .gitmodules .gitattributes .bashrc .bash_profile .bash_login .bash_logout
+	.bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .config .local
 	.pre-commit-config.yaml .devcontainer .envrc .direnv`)
 
 // own reports whether a word is a path inside the folder in which the line starts.
@@ -369,7 +381,7 @@ func (o *options) permit(args []word) bool {
 					}
 					value = args[i].text
 				}
-				if !check(value) {
+				if !permits(check, value) {
 					return false
 				}
 				continue
@@ -396,7 +408,7 @@ func (o *options) permit(args []word) bool {
 				}
 				value = args[i].text
 			}
-			if check := o.checked[option]; check != nil && !check(value) {
+			if check := o.checked[option]; check != nil && !permits(check, value) {
 				return false
 			}
 		}
@@ -414,6 +426,12 @@ func (o *options) permit(args []word) bool {
 		operands = operands[1:]
 	}
 	return o.operand == nil || !slices.ContainsFunc(operands, func(s string) bool { return !o.operand(s) })
+}
+
+// permits reports whether a check permits the value of an option. Some programs read -s=x as -s x, and others as the
+// value =x.
+func permits(check func(string) bool, value string) bool {
+	return check(value) && check(strings.TrimPrefix(value, "="))
 }
 
 // cluster reads the short options in one word: the letters "xzf" of "-xzf". ok reports whether all of them are

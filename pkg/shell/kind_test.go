@@ -37,6 +37,9 @@ var kindLines = map[string][]string{
 		"ls certs/server.key", "test -f certs/server.key", "grep -n process.env src/a.js",
 		"ps", "ps aux", "ps -ef", "ps -efww", "ps -p 12", "ps -fp 12", "uptime", "arch", "uv tree --locked",
 		"kubectl get pod x -o 'jsonpath={.status.phase}'", "git log HEAD~1", "cat ~/a.txt",
+		"sed -n '/^[[:space:]]*a/p' b", "sed -n '/[a-z]x/,/[^0]/p' b", "jq .importPath a.json",
+		"jq -r '.a | .include' imports.json",
+		"jq 'select(.a == \"import\")' a", "wc -l a --total=never", "awk '{argv = $1; print argv}' a",
 		"cat testdata/server.key", "head -3 pkg/tls/testdata/certs/ca-key.pem",
 	},
 	Build: {
@@ -68,6 +71,7 @@ var kindLines = map[string][]string{
 		"UPDATE_GOLDEN=1 go test ./pkg/a", "OUT=out/a-1.2+b make", "VERSION='1 2' make",
 		"source .venv/bin/activate && pytest -q",
 		". ./venv/bin/activate; python3 -m pytest", "cd sub && source env/bin/activate && make test",
+		"sed -i s/a/b/ web/x.md view/a.md src/render/server.ts 'my docs/w.md'", "FILE=a,b/c make", "git merge cafes",
 		"cp docs/*.md out/", "mv docs/[a-c]*.md out", "sed -i s/a/b/ ./*.md", "sed -i s/a/b/ docs/*.md",
 		"gofmt -l ./*.go src/*.go",
 		"gofmt -w src/*.go",
@@ -78,6 +82,33 @@ var kindLines = map[string][]string{
 		"rspec -f documentation", "mix format lib/a.ex", "dotnet build a.csproj",
 	},
 	Other: {
+		// Options with = before the value, which Python and yargs leave out
+		"python3 -m unittest discover -s=/tmp/x", "python3 -m unittest discover -t=.. -s=tests",
+		"mocha -R=/tmp/x.js test", "mocha -bR=/tmp/x.js test",
+		// Other machines
+		"cat < /dev/tcp/localhost/80", "go test < /dev/udp/localhost/80", "diff <(cat < /dev/tcp/localhost/80) a",
+		"awk 1 /inet/tcp/0/localhost/80", "awk '{print}' a /inet4/tcp/0/localhost/80",
+		// Files that the line does not name, or names as text
+		"awk 'BEGIN {getline l < \"/tmp/x\"; print l}'", "awk 'BEGIN {while ((getline l < f) == 1) print l}' f=x",
+		"awk 'BEGIN {ARGV[1] = \".e\" \"nv\"; ARGC = 2} {print}'", "awk 'BEGIN {print SYMTAB[\"x\"]}'",
+		"jq -n 'import \"x\" as $d {search: \"/tmp\"}; $d'", "jq -n 'include \"x\" {search: \"/tmp\"}; x'",
+		"jq -n '# x\nimport \"x\" as $d; $d'", "jq -n 'import\"x\" as $d; $d'", "jq 'module {}; import \"x\" as $d; $d' a",
+		"wc --files0-from=/tmp/x", "wc -l --files0 /tmp/x", "du --files0-from=/tmp/x", "strings @/tmp/x",
+		"ls | xargs wc --files0-from=/tmp/x",
+		// Variables with several names, and names of files that steer programs
+		"OUT='a /etc/x' make", "FILE=a,/etc/x make", "FILE='a ../x' make", "OUT=.git/hooks/pre-commit make",
+		"export OUT=.claude/settings.json; make", "DIR=x/.github make", "OUT=CLAUDE.md make docs", "OUT=memory/a make",
+		"FILE=.env make test", "FILE=certs/a.key make test", "export FILE='a .env'; make",
+		// Scripts of sed as macOS reads them
+		"sed -i p w.git/hooks/pre-commit a", "sed -i p 'w .claude/settings.json' a", "sed -i p w/etc/x a",
+		"sed -i p '1,$w.envrc' a", "sed -i p 'sxaxbxw.git/x' a", "sed -i p 'p;wx' a", "sed -i p 'wCLAUDE.md' a",
+		"sed -i.md s/a/b/ CLAUDE", "sed -ni.md p ./AGENTS", "sed --in-place=.md p a sub/CLAUDE", "sed -i ints p .gooseh",
+		"sed -ihub p .git", "sed -i.json p .mcp", "sed -ib p .githu",
+		"export OUT=.gi; export OUT+=t/x; make", "OUT+=x make", "ls > .zprofile", "cp a .bash_login",
+		"sed -i '/[/ss]/w.git/hooks/commit-msg' a", "sed -n '/[/ss]/w.git/hooks/commit-msg' a",
+		"sed -n '/[]/ss]/w.git/hooks/commit-msg' a", "sed -n '/[[:a]/ss]/w.git/hooks/commit-msg' a",
+		// Commits by their numbers
+		"git merge 1a2b3c4", "git merge v1-3-g1a2b3c4", "git rebase deadbeef", "git merge 1A2B3C4D",
 		"set -f; make", "set -o noglob; make", "set -- x; make",
 		// Variables by which a program does something else
 		"export LD_PRELOAD=./x.so; make", "LD_PRELOAD=x make", "BASH_ENV=x make", "ENV=x make", "PYTHONPATH=x pytest",

@@ -342,6 +342,9 @@ func (r *reader) assigns(all []*syntax.Assign) (out []token) {
 		case a.Value != nil:
 			t = r.word(a.Value)
 		}
+		if a.Append { // the value of A+=b is not in the line
+			t.unknown, t.glob = true, false
+		}
 		if a.Name != nil {
 			t.text = a.Name.Value + "=" + t.text
 			if a.Naked {

@@ -2,7 +2,9 @@ package shell
 
 import (
 	"cmp"
+	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -80,18 +82,70 @@ func (s *sinks) matches(t token) (out []string) {
 			continue
 		}
 		dir := pattern[:strings.LastIndexByte(pattern[:start], '/')+1]
-		depth := strings.Count(pattern[len(dir):], "/") + 1
+		depth, wide := strings.Count(pattern[len(dir):], "/")+1, dir+widened(pattern[len(dir):])
 		for _, at := range s.places(cmp.Or(dir, ".")) {
 			for _, file := range s.below(at) {
 				parts := strings.Split(file, "/")
 				name := dir + strings.Join(parts[:min(depth, len(parts))], "/")
-				if ok, err := path.Match(pattern, name); err == nil && ok && !slices.Contains(out, name) {
+				if ok, err := path.Match(wide, name); err == nil && ok && !slices.Contains(out, name) {
 					out = append(out, name)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// guesses returns the usual memory files that a pattern may match in a folder whose files are not known. Outside of the
+// folder in which the line starts, it returns none for a pattern such as docs/*.md, which names no part of such a file.
+func (s *sinks) guesses(pattern string) (out []string) {
+	for _, pattern := range braces(path.Clean(pattern), maxBraces) {
+		dir := pattern[:strings.LastIndexByte(pattern[:max(strings.IndexAny(pattern, "*?["), 0)], '/')+1]
+		if slices.ContainsFunc(s.places(cmp.Or(dir, ".")), func(at string) bool { return len(s.below(at)) > 0 }) {
+			continue
+		}
+		parts := strings.Split(strings.ToLower(widened(pattern)), "/")
+		for i, part := range parts {
+			names := memoryFolders
+			if i+1 == len(parts) {
+				names = slices.Sorted(maps.Keys(memoryFiles))
+			}
+			if !strings.ContainsAny(part, "*?[") || i > 0 && strings.Trim(strings.TrimSuffix(part, path.Ext(part)), "*?") == "" {
+				continue
+			}
+			for _, name := range names {
+				file := strings.Join(slices.Concat(parts[:i], []string{name}, parts[i+1:]), "/")
+				if ok, err := path.Match(part, name); err == nil && ok && name[0] != '.' && s.memory(file) != "" {
+					out = append(out, s.memory(file))
+				}
+			}
+		}
+	}
+	return out
+}
+
+var (
+	// plainSet matches a set of letters that shells and Go read in the same way, and anySet matches other sets.
+	plainSet = regexp.MustCompile(`^\[\w[\w.]*\]$`)
+	anySet   = regexp.MustCompile(`\[[!^]?\]?[^\]/]*\]`)
+)
+
+// widened returns a pattern that matches in Go all names that a pattern matches in a shell, and perhaps more.
+func widened(pattern string) string {
+	parts := strings.Split(pattern, "/")
+	for i, part := range parts {
+		if strings.ContainsAny(anySet.ReplaceAllString(part, ""), `[]()\`) {
+			parts[i] = "*"
+			continue
+		}
+		parts[i] = anySet.ReplaceAllStringFunc(part, func(set string) string {
+			if plainSet.MatchString(set) {
+				return set
+			}
+			return "?"
+		})
+	}
+	return strings.Join(parts, "/")
 }
 
 // maxBraces is the maximum number of words to which the braces of one word expand.

@@ -93,6 +93,8 @@ var (
 	otherRef = regexp.MustCompile(`(?i)^((FETCH|MERGE)_HEAD\b|remotes/|pull/|refs/)|@\{(u|upstream|push)\}`)
 	ownRef   = regexp.MustCompile(`^refs/(heads|tags|stash)\b`)
 	revision = regexp.MustCompile(`^[^~^@:]*`)
+	// givesPattern matches an option of git grep whose value is the pattern, as in -nex.
+	givesPattern = regexp.MustCompile(`^-[A-Za-z]*e`)
 	// listOptions are options of git diff with which it prints names and numbers, and others that add no text.
 	listOptions = set("--stat --shortstat --numstat --name-only --name-status")
 	moreOptions = set("--cached --staged --no-renames --exit-code --no-color")
@@ -113,7 +115,7 @@ func fetched(args []word, remotes []string) bool {
 		}
 		return option("v") && option("ar")
 	}
-	pattern := name == "grep" && !slices.ContainsFunc(args, func(w word) bool { return strings.HasPrefix(w.text, "-e") })
+	pattern := name == "grep" && !slices.ContainsFunc(args, func(w word) bool { return givesPattern.MatchString(w.text) })
 	lists := name == "diff" && slices.ContainsFunc(args, func(w word) bool { return listOptions[w.text] })
 	if lists && !slices.ContainsFunc(args, func(w word) bool {
 		return strings.HasPrefix(w.text, "-") && !listOptions[w.text] && !moreOptions[w.text] && w.text != "--"
@@ -133,9 +135,10 @@ func fetched(args []word, remotes []string) bool {
 	for _, w := range args {
 		s := w.text
 		switch {
-		case s == "--":
+		case s == "--" && !pattern: // git grep reads the pattern and revisions behind a first --
 			return false
-		case s == "--all" || strings.HasPrefix(s, "--remotes") || strings.HasPrefix(s, "--glob"):
+		case s == "--all" || s == "--reflog" || strings.HasPrefix(s, "--remotes") || strings.HasPrefix(s, "--glob"),
+			strings.HasPrefix(s, ":/") && s != ":/": // a commit of any branch whose message has this text
 			return true
 		case s == "" || strings.HasPrefix(s, "-") || s[0] == '^':
 			continue

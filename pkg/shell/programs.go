@@ -1,6 +1,9 @@
 package shell
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // noCommand reports whether an operand is one that less and more do not run as a command of their own.
 func noCommand(s string) bool { return !strings.HasPrefix(s, "+") }
@@ -20,6 +23,25 @@ func reading(script string) bool {
 		return plainSed(from+"p") && plainSed(to) // from one pattern to another
 	}
 	return plainSed(script) || strings.TrimLeft(script, "0123456789$") == "q"
+}
+
+// writesAs reports whether an operand of sed is a script that writes a file of another name than the operand's. On
+// macOS, the word after -i is a suffix, and the next one is the script.
+func writesAs(operand string) bool {
+	s := strings.TrimLeft(operand, "0123456789$,! ")
+	if strings.ContainsAny(s, ";{}\n\\") {
+		return true
+	}
+	if len(s) > 2 && s[0] == 's' { // s/a/b/w file
+		if parts := strings.SplitN(s[2:], s[1:2], 3); len(parts) == 3 {
+			s = strings.TrimLeft(parts[2], "0123456789gpiIMe")
+		}
+	}
+	if s == "" || s[0] != 'w' && s[0] != 'W' {
+		return false
+	}
+	to := strings.TrimLeft(s[1:], " \t")
+	return !written(to) || secret(to) || IsMemoryFile(to)
 }
 
 // counters are the programs that xargs may run with the names of any files.
@@ -54,14 +76,16 @@ var lookers = func() map[string]*options {
 			ignore-matching-lines no-dereference ignore-file-name-case tabsize horizon-lines version help`)},
 		"jq": {short: "rcsnejSCMaRh", long: set(`raw-output compact-output slurp null-input exit-status join-output
 			sort-keys color-output monochrome-output ascii-output raw-input arg argjson args jsonargs tab indent stream seq
-			help version`), operand: func(s string) bool { return !strings.Contains(strings.ToLower(s), "env") }},
+			help version`), operand: func(s string) bool {
+			return !strings.Contains(strings.ToLower(s), "env") && !imports.MatchString(s)
+		}},
 		"find": {numbers: true, long: set(`H L P name iname path ipath wholename iwholename regex iregex regextype type xtype
 			maxdepth mindepth mount xdev depth follow daystart size empty links newer newermt mtime mmin ctime cmin atime amin
 			perm user group nouser nogroup readable writable executable samefile inum lname true false print print0 printf ls
 			prune quit not a and o or`)},
 		"sed": {short: "nErsz", long: set("quiet silent regexp-extended separate null-data"), script: reading},
 		"awk": {short: "F:v:", some: true, operand: func(s string) bool {
-			return !strings.ContainsAny(s, ">|@") && !strings.Contains(s, "system") && !strings.Contains(s, "ENVIRON")
+			return !strings.ContainsAny(s, ">|@") && !strings.Contains(s, "system") && !awkReads.MatchString(s)
 		}},
 		"test": {long: tests, operand: noFormula}, "[": {long: tests, operand: noFormula},
 		"command": {short: "vV", need: []string{"-v", "-V"}}, "type": {short: "aftpP"}, "printf": {},
@@ -90,6 +114,14 @@ var lookers = func() map[string]*options {
 	}
 	return m
 }()
+
+var (
+	// awkReads matches names with which a program of awk reads a file or a variable that the command line does not name,
+	// and the names of files for which gawk connects to another machine.
+	awkReads = regexp.MustCompile(`ENVIRON|getline|ARG[VC]|SYMTAB|/inet`)
+	// imports matches the beginning of a program of jq that may import a file, perhaps after a comment.
+	imports = regexp.MustCompile(`^\s*(#|(module|import|include)[\s"#{])`)
+)
 
 // gitLookers are the subcommands of git that only look.
 var gitLookers = func() map[string]*options {
@@ -137,9 +169,12 @@ func written(s string) bool { return own(strings.TrimPrefix(s, "/tmp/")) && !sta
 // are usual names of remotes, and names such as FETCH_HEAD those of commits from them.
 func ownBranch(s string) bool {
 	first, _, folder := strings.Cut(strings.ToLower(s), "/")
-	return plainName(s) && !strings.HasSuffix(first, "head") && first != "origin" && first != "upstream" &&
-		(!folder || branchFolders[first])
+	return plainName(s) && !commitNumber.MatchString(s) && !strings.HasSuffix(first, "head") && first != "origin" &&
+		first != "upstream" && (!folder || branchFolders[first])
 }
+
+// commitNumber matches the number of a commit, which may be from a remote, and the name that git describe prints.
+var commitNumber = regexp.MustCompile(`^[[:xdigit:]]{4,}$|-g[[:xdigit:]]{4,}$`)
 
 var branchFolders = set(`feature features feat fix bugfix hotfix chore docs refactor test tests perf ci build
 	wip release`)
@@ -151,8 +186,8 @@ var builders = map[string]*options{
 	"cp":    {short: "aRrpvnuifTdLP", operand: written, patterns: true},
 	"mv":    {short: "vnuif", operand: written, patterns: true},
 	"tee":   {short: "a", operand: written},
-	"sed": {short: "nErszi;", long: set("in-place"), script: plainSed, operand: written,
-		patterns: true},
+	"sed": {short: "nErszi;", long: set("in-place"), script: plainSed, patterns: true,
+		operand: func(s string) bool { return written(s) && !writesAs(s) }},
 	"make": {short: "ksBnij0123456789", long: set("jobs keep-going silent quiet dry-run always-make"),
 		operand: func(s string) bool { return targets[s] || strings.Trim(s, "0123456789") == "" }},
 	"gofmt":     {long: set("l w d s e"), patterns: true},

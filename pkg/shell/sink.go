@@ -2,6 +2,7 @@ package shell
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -252,7 +253,7 @@ func (s *sinks) write(t token, text flow) {
 	}
 	all := s.hidden(t)
 	if t.glob {
-		all = append(all, s.tokenNames(t)...)
+		all = append(append(all, s.tokenNames(t)...), s.guesses(t.text)...)
 	}
 	for _, name := range unique(all) {
 		s.found = append(s.found, Sink{name, text.from, text.line, !text.unknown})
@@ -544,6 +545,13 @@ func (s *sinks) edit(args []token, text flow) {
 		s.other("sed", all[:1], "") // the script may write files
 	}
 	for _, t := range all[1:] {
+		for _, option := range args {
+			if suffix := suffixOf(option.text); suffix != "" {
+				copied := t
+				copied.text += suffix
+				s.write(copied, s.file(t))
+			}
+		}
 		s.write(t, text)
 	}
 }
@@ -571,7 +579,7 @@ func plainSed(script string) bool {
 	script = strings.TrimLeft(script, "0123456789,$ ")
 	if strings.HasPrefix(script, "/") {
 		end := strings.IndexByte(script[1:], '/')
-		if end < 0 || strings.Contains(script[:end+1], `\`) {
+		if end < 0 || strings.Contains(script[:end+1], `\`) || !wholeSets.MatchString(script[:end+1]) {
 			return false
 		}
 		script = strings.TrimLeft(script[end+2:], " ")
@@ -588,6 +596,10 @@ func plainSed(script string) bool {
 	parts := strings.Split(strings.ReplaceAll(script, `\`+delimiter, ""), delimiter)
 	return len(parts) == 4 && strings.Trim(parts[3], "gIpmM0123456789") == ""
 }
+
+// wholeSets matches an address of sed in which each set of letters is closed. On macOS, a set may contain the / that
+// otherwise ends the address.
+var wholeSets = regexp.MustCompile(`^([^\[]|\[\[:[a-z]+:\]\]|\[\^?[^\]^\[][^\]\[]*\])*$`)
 
 // assigns reports whether a word is an assignment to a variable, as in front of a program.
 func assigns(w string) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -138,6 +139,14 @@ var copiedLines = map[string]string{
 	"cp p.txt C*.md":                       "CLAUDE.md: p.txt?",
 	"cp p.txt {x,CLAUDE}.md":               "CLAUDE.md: ?",
 	"cat p.txt > CLAUDE.m?":                "CLAUDE.md: p.txt",
+	"sed -i.md s/a/b/ CLAUDE":              "CLAUDE.md: CLAUDE",
+	"sed -i.bak s/a/b/ p.txt":              "",
+	"cp p.txt ./[!x]LAUDE.md":              "./CLAUDE.md: p.txt?",
+	"cp p.txt ./[[:upper:]]LAUDE.md":       "./CLAUDE.md: p.txt?",
+	"cp p.txt ./[A-z]L[!a-z]*.md":          "./CLAUDE.md: p.txt?",
+	"sed -i s/a/b/ C[!x]AUDE.md":           "CLAUDE.md: line?",
+	"cp d/[!x]L*.md .":                     "CLAUDE.md: d/CLAUDE.md",
+	"cp p.txt [!C]*.md":                    "CLAUDE.md: p.txt?",
 	"cp d/x* .":                            "",
 	"cp -r docs e && cp d/x.txt {a,b}.txt": "",
 }
@@ -172,6 +181,21 @@ func TestSinksOfCommandLines(t *testing.T) {
 		}
 		if s := strings.Join(got, "; "); s != want {
 			t.Errorf("%q\n  has  %q\n  want %q", line, s, want)
+		}
+	}
+}
+
+// The files of a folder with very many files are not known.
+func TestAPatternMayNameAMemoryFileOfAFolderThatIsNotKnown(t *testing.T) {
+	for line, want := range map[string]string{"cp a.md ./CLAU*.md": "claude.md", "sed -i s/a/b/ ./*.md": "agent.md",
+		"cp a.md docs/[A-Z]LAU*.md": "docs/claude.md", "cp a.md ./mem[!x]ry/x.md": "memory/x.md",
+		"mv a.md x/*/CLAU*.md":    "x/*/claude.md",
+		"sed -i s/a/b/ docs/*.md": "", "cp docs/*.md out": "", "cp a.md ./READ*.md": "", "cp a.md ./mem*/x.go": ""} {
+		none := func(string) []string { return nil }
+		all := Sinks(line, Files{IsMemoryFile, func(file string) bool { return file == "out" }, none})
+		if got := slices.ContainsFunc(all, func(s Sink) bool { return s.To == want && !s.Known }); got != (want != "") ||
+			want == "" && len(all) > 0 {
+			t.Errorf("%q: %+v", line, all)
 		}
 	}
 }
