@@ -207,9 +207,6 @@ func (r Role) tagged(p perms) (perms, error) {
 		st := streams.LiveStream
 		p.pub = append(p.pub, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
 			"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
-		for _, what := range viewed {
-			p.pub = append(p.pub, "lz.svc.query."+what+"."+project)
-		}
 		p.sub = append(p.sub, streams.LivePrefix+project+".>")
 		return p, nil
 	}

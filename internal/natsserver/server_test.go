@@ -509,7 +509,7 @@ func TestAViewerOfAProjectReachesItsOwnProjectOnly(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	u := roleUser(t, s, natsserver.ViewerOf("acme"))
 	for _, subject := range []string{"lz.in.acme.a.obs.user", "lz.ctl.0", "lz.ledger.0.arbiter", "lz.svc.resolve.acme.h",
-		"lz.svc.query.beliefs.demo", "lz.live.acme.alert.high.r", "$JS.API.STREAM.INFO.LZ_LIVE",
+		"lz.svc.query.beliefs.3", "lz.live.acme.alert.high.r", "$JS.API.STREAM.INFO.LZ_LIVE",
 		"$JS.API.STREAM.MSG.GET.LZ_LIVE", "$JS.API.DIRECT.GET.LZ_LEDGER", "$JS.API.CONSUMER.CREATE.LZ_LIVE.viewer-acme",
 		"$JS.API.CONSUMER.DURABLE.CREATE.LZ_LIVE.viewer-acme", "$JS.API.CONSUMER.DELETE.LZ_LIVE.viewer-acme",
 		"$JS.API.CONSUMER.MSG.NEXT.LZ_LIVE.viewer-demo", "$JS.ACK.LZ_LIVE.viewer-demo.1.1.1.1.1"} {

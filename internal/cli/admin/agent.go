@@ -93,9 +93,8 @@ func viewerCommand(a *verb.App) *cobra.Command {
 		Short: "Make a read-only credential for one project, with a durable consumer of its alerts",
 		Long: `Make the credential viewer-PROJECT and the durable consumer of that name on LZ_LIVE. The consumer
 delivers the project's new alerts until they are acknowledged. LZ_LIVE drops them after 30 days.
-The credential can fetch from that consumer, subscribe to lz.live.PROJECT.>, and query the project's
-beliefs and holds. It can change nothing and read no other project. The command needs the operator's
-credential and the data folder's keys/.`,
+The credential can fetch from that consumer and subscribe to lz.live.PROJECT.>. It can change nothing and
+read no other project. The command needs the operator's credential and the data folder's keys/.`,
 		Example: "  lazaret viewer add acme",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
