@@ -28,6 +28,9 @@ const (
 	// the reply says that the verdict is pending, and until when. Without a reply, a client could not tell a long wait
 	// from a dead pipeline.
 	DefaultAnswerTimeout = 15 * time.Second
+	// maxAnswerTimeout is the maximum of FrontConfig.Timeout. nats-server drops an answer to an agent 2 minutes after the
+	// request (docs/decisions/0042).
+	maxAnswerTimeout = 110 * time.Second
 	// MaxWaiting is the maximum number of requests that wait at the same time.
 	MaxWaiting = 4096
 )
@@ -41,7 +44,7 @@ type FrontConfig struct {
 	Service *nats.Conn
 	Feed    *stage.Feed   // as in stage.Config
 	Joint   *stage.Joint  // as in stage.Config
-	Timeout time.Duration // 0: DefaultAnswerTimeout
+	Timeout time.Duration // at most 110 s; 0: DefaultAnswerTimeout
 	MaxSize int           // maximum size of an event in bytes; 0: streams.DefaultMaxEvent
 	Version string
 	Log     *slog.Logger
@@ -100,6 +103,10 @@ type waiter struct {
 func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultAnswerTimeout
+	}
+	if cfg.Timeout > maxAnswerTimeout {
+		return nil, fmt.Errorf("the answer timeout is %v, but nats-server drops an answer to an agent after 2 minutes: "+
+			"choose at most %v", cfg.Timeout, maxAnswerTimeout)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -57,6 +57,14 @@ func TestTheRecallOfADroppedDecisionIsNotServed(t *testing.T) {
 	}
 }
 
+// nats-server drops an answer to an agent after two minutes, so the front must not promise later ones.
+func TestAnAnswerTimeoutAboveThatOfTheServerIsRefused(t *testing.T) {
+	if _, err := StartFront(t.Context(), FrontConfig{Timeout: 2 * time.Minute}); err == nil ||
+		!strings.Contains(err.Error(), "1m50s") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // fakeOffer is an offer with unbuffered channels. So a send succeeds only while the front waits for it.
 type fakeOffer struct {
 	answers chan []streams.Entry

@@ -20,7 +20,7 @@ func Arbiter() Daemon {
 			c.Flags().IntVar(&front.MaxSize, "max-event", 0,
 				"largest event in `BYTES` (default 1 MiB). Set the same value for ingest")
 			c.Flags().DurationVar(&front.Timeout, "answer-timeout", arbiter.DefaultAnswerTimeout,
-				"how long a request waits for its verdict")
+				"how long a request waits for its verdict, at most 1m50s")
 		},
 		Run: func(ctx context.Context, e *Env) error {
 			trust, err := e.Trust()

@@ -3,8 +3,10 @@ package natsserver_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -435,5 +437,34 @@ func TestARenewedCredentialIsRevokedInBothAccounts(t *testing.T) {
 	})
 	if !inside() {
 		t.Error("after the rotation, the latest credential is not in the agents' account")
+	}
+}
+
+// The earlier credential of a moved key is valid in the account of the streams. A restore must not forget this.
+func TestAMergeKeepsThatACredentialWasMoved(t *testing.T) {
+	const list = `{"credentials":[{"name":"acme.bot","agent":{"project":"acme","name":"bot","origins":["tool"]},` +
+		`"user":"UABC","issued":"2026-11-0%dT00:00:00Z"%s}]}`
+	for _, moved := range []bool{true, false} { // in the folder of keys, or in the data folder
+		data, saved := t.TempDir(), t.TempDir()
+		register := filepath.Join(natsserver.KeysDir(data), "credentials.json")
+		if err := os.MkdirAll(filepath.Dir(register), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		texts := []string{fmt.Sprintf(list, 1, ""), fmt.Sprintf(list, 2, `,"moved":true`)}
+		if !moved {
+			slices.Reverse(texts)
+		}
+		for i, f := range []string{register, filepath.Join(saved, "credentials.json")} {
+			if err := os.WriteFile(f, []byte(texts[i]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := natsserver.MergeRegister(data, saved); err != nil {
+			t.Fatal(err)
+		}
+		cs, err := natsserver.Credentials(data)
+		if err != nil || len(cs) != 1 || !cs[0].Moved {
+			t.Errorf("moved in the saved folder %t: %+v, %v", moved, cs, err)
+		}
 	}
 }

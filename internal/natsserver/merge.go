@@ -105,6 +105,7 @@ func (r *register) merge(other *register) {
 			r.Credentials = append(r.Credentials, o)
 			continue
 		}
+		c.Moved = c.Moved || o.Moved
 		if o.Issued.After(c.Issued) {
 			c.Grant, c.Issued, c.Expires = o.Grant, o.Issued, o.Expires
 		}
