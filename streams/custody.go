@@ -253,7 +253,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 				return err
 			}
 			if i > 0 && o <= c.Others[i-1] {
-				return fmt.Errorf("the names in the line others are not in ascending order")
+				return fmt.Errorf("the names in the line \"others\" must be in ascending order, each once")
 			}
 		}
 	}

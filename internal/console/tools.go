@@ -356,7 +356,7 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	}
 	v := &catalogueView{Project: project, Agent: t.Agent, Server: t.Server}
 	p.Title, p.Nav, p.Data = "Tools of "+text.InertLine(t.Server, 80), "tools", v
-	// Show the list in the same way as the hold of a proposal to accept it. Only such a proposal has the command that
+	// Show the list as a hold shows it if somebody proposes to accept the list. Only that proposal has the command that
 	// starts the server, so the command is not shown here.
 	args, err := streams.Marshal(&streams.ApproveToolsArgs{Server: t.Server})
 	if err != nil {

@@ -222,7 +222,7 @@ func (c *command) answer(cmd *cobra.Command) error {
 func (c *command) ask(ctx context.Context, cfg hook.Config, e *hook.Event) (*hook.Answer, error) {
 	cl, done, err := c.client()
 	if err != nil {
-		// Keep spools the observation. It is sent before anything else is proposed.
+		// Keep spools the observation. It is sent before the next proposal.
 		return nil, errors.Join(err, hook.Keep(cfg, c.host, e))
 	}
 	defer done()

@@ -124,13 +124,13 @@ func jsonable(v reflect.Value) any {
 
 func counts(args ...any) (any, error) {
 	if len(args) != 1 || reflect.ValueOf(args[0]).Kind() != reflect.Map {
-		return nil, errors.New("the function counts takes one map of lists, as groupBy gives")
+		return nil, errors.New("counts() takes one argument: a map of lists, such as groupBy returns")
 	}
 	out := make(map[string]any)
 	for it := reflect.ValueOf(args[0]).MapRange(); it.Next(); {
 		v := reflect.ValueOf(it.Value().Interface())
 		if v.Kind() != reflect.Slice {
-			return nil, errors.New("the function counts takes one map of lists, as groupBy gives")
+			return nil, errors.New("counts() takes one argument: a map of lists, such as groupBy returns")
 		}
 		out[fmt.Sprint(it.Key().Interface())] = v.Len()
 	}

@@ -170,7 +170,7 @@ func ask(ctx context.Context, j Judge, head streams.Head, source string, texts [
 		return nil, err
 	}
 	if rep.Entry == nil {
-		return nil, fmt.Errorf("the gate's answer has no entry")
+		return nil, fmt.Errorf("the pipeline's answer to the memory operation names no ledger entry")
 	}
 	return rep, nil
 }

@@ -188,7 +188,7 @@ func Mend(store string, log *slog.Logger) (removed []string, err error) {
 			removed, err = append(removed, b), os.Remove(b)
 		}
 		if err != nil {
-			return removed, fmt.Errorf("looking for blocks that a kill left: %w", err)
+			return removed, fmt.Errorf("removing empty files of streams (*.blk) that a killed server left: %w", err)
 		}
 	}
 	return removed, nil

@@ -264,7 +264,7 @@ func (b *block) readAfter(known *indexBlock, last [checksumSize]byte, l *laterBl
 		at := int64(binary.LittleEndian.Uint64(rec[12:]))
 		switch {
 		case seq == 0 || seq&(isErased|isTombstone) != 0:
-			return fmt.Errorf("%s has a deletion after the index", b.file)
+			return fmt.Errorf("%s records a deletion that is newer than the index", b.file)
 		case l.first == 0:
 			l.first, l.firstTime = seq, at
 		case seq != l.last+1:

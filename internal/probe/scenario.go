@@ -27,9 +27,9 @@ type Scenario struct {
 	DoesNotClaim string `yaml:"does_not_claim"`
 	// Follows is a reference to a description of the attack or invariant.
 	Follows string `yaml:"follows"`
-	// Policy is a patch of the policy of probes (see Patch).
+	// Policy changes the policy that all probes use (see Patch).
 	Policy map[string]any `yaml:"policy"`
-	// Agents are credentials with only some origins.
+	// Agents maps the name of an agent to the only origins with which its credential may publish.
 	Agents   map[string][]string `yaml:"agents"`
 	Steps    []Step              `yaml:"steps"`
 	Contrast *Contrast           `yaml:"contrast"`

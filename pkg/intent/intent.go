@@ -31,7 +31,7 @@ type Relation struct {
 	// understood).
 	Strange string `json:"strange,omitzero"`
 	// Other is the path of an argument that names a single thing. It is set if the user asked for
-	// the act of the call, but named a different thing in each request for it.
+	// the act of the call, but each request for it named another thing than this argument.
 	Other string `json:"other,omitzero"`
 	// Deed is set if the user's words ask for what the tool does, by any medium and with any thing. For example, a
 	// user who asks to tell somebody something asks for the deed of a tool that sends letters.

@@ -306,8 +306,8 @@ func namespace(tool string) int {
 var lookups = text.Set("get read search find lookup fetch retrieve")
 
 // verbsFrom returns the index of the first word of a tool's name that may be its verb. It returns -1 if the name
-// consists of nouns for something that is only read. If a verb follows the namespace, the words of the namespace are
-// things: store/search, mail.list. The words before a reading verb at the end are things too: notes_read,
+// consists of nouns for something that is only read. If a verb follows the namespace, the words of the namespace count
+// as nouns: store/search, mail.list. The words before a reading verb at the end count as nouns too: notes_read,
 // order_show.
 func verbsFrom(tool string, words []string) int {
 	last := len(words) - 1

@@ -101,8 +101,8 @@ func lineNamed(name []string) bool {
 	return !slices.ContainsFunc(name, func(w string) bool { return !shells[w] && !lineTools[w] })
 }
 
-// bringsLine reports whether an argument, at any depth, has a name that is usual for a command line, such as "cmd". A
-// single word may be the name of a function instead ({"command": "view"}).
+// bringsLine reports whether an argument, at any depth, has a name that is usual for a command line, such as "cmd", and
+// a value of several words. A value of one word may be the name of a function instead ({"command": "view"}).
 func bringsLine(v any, depth int) bool {
 	if depth > maxArgDepth {
 		return true

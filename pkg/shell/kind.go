@@ -310,7 +310,7 @@ func own(w string) bool {
 // without being told to. Some programs read further arguments from a file after an @.
 func ownFile(w string) bool { return own(w) && !started(w) && !strings.HasPrefix(w, "@") }
 
-// noList reports whether an operand is not a file with further arguments.
+// noList reports whether an operand is not of the form @FILE, with which a program reads further arguments from FILE.
 func noList(w string) bool { return !strings.HasPrefix(w, "@") }
 
 // options are the arguments that a program may have in a line of the kind Look or Build.

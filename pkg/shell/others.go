@@ -89,7 +89,8 @@ var printing = set("show log diff grep blame annotate shortlog cat-file whatchan
 var (
 	// otherFile matches a file of another revision: main:docs/a.md. Formats such as %h:%s are none.
 	otherFile = regexp.MustCompile(`^\w[\w./~^@{}-]*:[^%\s]+$`)
-	// otherRef matches a revision that is from a remote, and ownRef one of the other references with their whole names.
+	// otherRef matches a revision that may come from a remote, and every whole name (refs/…). ownRef matches the whole
+	// names that do not come from one: of branches, tags and the stash.
 	otherRef = regexp.MustCompile(`(?i)^((FETCH|MERGE)_HEAD\b|remotes/|pull/|refs/)|@\{(u|upstream|push)\}`)
 	ownRef   = regexp.MustCompile(`^refs/(heads|tags|stash)\b`)
 	revision = regexp.MustCompile(`^[^~^@:]*`)

@@ -103,8 +103,8 @@ func (in *Input) isHostOfAddress(host string) bool {
 	})
 }
 
-// reaches reports whether a carrier is an address of someone outside the project. Numbers, and paths of records, are
-// not; many requests name them.
+// reaches reports whether a carrier is an address of someone outside the project. Numbers and paths of records are not.
+// Ordinary requests often name them, so they say nothing about an attack.
 func reaches(carrier string) bool { return kindOf(carrier).Traits().ReachesOut }
 
 // kindOf returns the kind of a carrier, which is written as kind:value.

@@ -51,9 +51,9 @@ joint verdicts; a run with fewer than --joint of them fails, because it tests to
 The final report compares the acknowledged events and the received answers with the
 ledger and both logs. It checks that nothing is lost, duplicated or altered; that each
 proposal has one verdict, and one assessment of each required group; that nothing is
-allowed without clearance; that a replay of the ledger gives every assessment and verdict,
-byte for byte; that each received answer is in the ledger; that enough answers were
-received; and that both logs verify and are identical.
+allowed although an assessment is missing; that a replay of the ledger gives every
+assessment and verdict, byte for byte; that each received answer is in the ledger; that
+enough answers were received; and that both logs verify and are identical.
 
 The same --seed gives the same events and faults in the same order. The report ends with
 the faults that could not be tested on this machine and those that are never tested.`,
@@ -174,8 +174,8 @@ func printChaos(w io.Writer, r *chaos.Report) {
 	fmt.Fprintf(w, "%-14s %d lost, %d doubled, %d with another content\n", "", r.Lost, r.Doubled, r.Altered)
 	fmt.Fprintf(w, "%-14s %d: %d without a verdict, %d times not assessed by a required group, %d answered or "+
 		"assessed twice\n", "proposals", r.Proposals, r.Unanswered, r.Unassessed, r.Twice)
-	fmt.Fprintf(w, "%-14s %d, %d received by callers, %d of those allow; %d allow without clearance, %d answers that the "+
-		"ledger does not have\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
+	fmt.Fprintf(w, "%-14s %d, of which callers received %d (%d allow); %d allow although an assessment is missing, %d "+
+		"answers are not in the ledger\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
 	fmt.Fprintf(w, "%-14s %d decided jointly; %d assessments and verdicts that a replay does not give\n", "", r.Joint,
 		r.Unreplayed)
 	for _, c := range slices.Sorted(maps.Keys(r.AskedAgain)) {

@@ -284,8 +284,8 @@ func (b *Index) Get(id postID, h uint64) (ref uint32, ok bool) {
 	return ref, ok
 }
 
-// Put maps a hash to the origin with the given ref. It returns the ref to which the hash is mapped: that of the
-// origin's copy in the current record.
+// Put maps a hash to an origin, which is the content in which the hash first occurred (see posting). If the origin with
+// this ref is not in the current record, Put copies it there. It returns the ref of the copy.
 func (b *Index) Put(id postID, h uint64, ref uint32) uint32 {
 	g := b.posting(ref)
 	ref = g.Ref | ref&NamedByUser
@@ -304,8 +304,8 @@ func (b *Index) Put(id postID, h uint64, ref uint32) uint32 {
 }
 
 // Replace maps a carrier to another origin. It first removes the carrier from the postings of the current record.
-// Otherwise the carrier might be in two postings of one record, and when the record is loaded, the last one would
-// count.
+// Otherwise the carrier might be in two postings of one record. When the record is loaded, the last of the two counts,
+// and this need not be the new one.
 func (b *Index) Replace(h uint64, ref uint32) uint32 {
 	for i := range b.postings {
 		for _, list := range [...]int{listCarriers, listNamed} {
