@@ -41,10 +41,10 @@ demo: build ## replay one poisoned session through a real pipeline and show what
 	@$(BIN)/lazaret demo
 
 .PHONY: test
-test: fmt-check quick ## every package and the main ways end to end, in minutes
+test: fmt-check quick ## every package and the main ways end to end: some ten minutes on two cores
 
 .PHONY: ci
-ci: test rest ## all that CI runs: some 40 minutes on two cores
+ci: test rest ## all that CI runs: some 70 minutes on two cores
 
 .PHONY: rest
 rest: vet staticcheck kubernetes long race mutants ## the part of CI that make test leaves out
