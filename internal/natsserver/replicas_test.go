@@ -18,22 +18,23 @@ import (
 )
 
 // held counts how often a text occurs in the decrypted blocks of each server: in those of streams and in those of Raft
-// logs.
+// logs. It reads again after an error, because a running server creates a block's file before the file with its key.
 func held(t *testing.T, data, text string, servers int) (inStreams, inLogs []int) {
 	t.Helper()
 	for i := range servers {
-		s, l := 0, 0
+		var s, l int
 		store := filepath.Join(data, fmt.Sprintf("n%d", i+1))
-		if err := natsserver.ReadBlocks(data, store, func(file string, content []byte) error {
-			if n := bytes.Count(content, []byte(text)); strings.Contains(file, "_js_") {
-				l += n
-			} else {
-				s += n
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		within(t, 10*time.Second, "reading blocks", func(context.Context) error {
+			s, l = 0, 0
+			return natsserver.ReadBlocks(data, store, func(file string, content []byte) error {
+				if n := bytes.Count(content, []byte(text)); strings.Contains(file, "_js_") {
+					l += n
+				} else {
+					s += n
+				}
+				return nil
+			})
+		})
 		inStreams, inLogs = append(inStreams, s), append(inLogs, l)
 	}
 	return inStreams, inLogs
