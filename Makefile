@@ -71,7 +71,7 @@ quick:
 
 .PHONY: long
 long:
-	$(call test,-vet=off -timeout 40m -p 3 -run "^($$($(LONG_TESTS) | cut -d' ' -f2 | sort -u | paste -sd'|'))$$",$$($(LONG_TESTS) | cut -d' ' -f1 | sort -u))
+	$(call test,-vet=off -timeout 60m -p 3 -run "^($$($(LONG_TESTS) | cut -d' ' -f2 | sort -u | paste -sd'|'))$$",$$($(LONG_TESTS) | cut -d' ' -f1 | sort -u))
 
 .PHONY: fmt-check
 fmt-check:
