@@ -22,7 +22,6 @@ import (
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
 	"lazaret/internal/status"
-	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
@@ -96,17 +95,7 @@ func olderAgent(t *testing.T, p *embedded.Pipeline, data, project, name string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	creds, err := m.Agent(natsserver.Agent{Project: project, Name: name, Origins: beliefs.Origins()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentialBytes(creds),
-		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
+	return embeddedtest.Connect(t, p, m, project, name)
 }
 
 // A publisher may name any reply subject, and JetStream sends its answer there (docs/decisions/0006). No process may

@@ -34,10 +34,11 @@ const exported = "lz.>"
 
 // agentServices returns the subjects on which agents publish events and send requests.
 func agentServices() []string {
-	out := []string{streams.IntakePrefix + ">"}
-	for _, s := range []streams.Service{streams.SvcObserve, streams.SvcRemember, streams.SvcDecide, streams.SvcRecall,
-		streams.SvcGate, streams.SvcProve} {
-		out = append(out, "lz.svc."+string(s)+".>")
+	out := []string{streams.IntakePrefix + ">", "lz.svc." + string(streams.SvcProve) + ".>"}
+	for _, k := range streams.Kinds {
+		for _, s := range services[k] {
+			out = append(out, "lz.svc."+string(s)+".>")
+		}
 	}
 	return out
 }
@@ -73,7 +74,8 @@ func (k *keyring) accounts() (*accounts, error) {
 		return nil, fmt.Errorf("%s does not match the keys beside it: remove the file, and it is created again",
 			filepath.Join(KeysDir(k.data), operatorFile))
 	}
-	own, agents, sys := jwt.NewAccountClaims(k.account), jwt.NewAccountClaims(k.agents), jwt.NewAccountClaims(a.systemKey)
+	own, agents := jwt.NewAccountClaims(k.account), jwt.NewAccountClaims(k.agents)
+	sys := jwt.NewAccountClaims(a.systemKey)
 	own.Name, agents.Name, sys.Name = "LAZARET", "LAZARET_AGENTS", "SYS"
 	signer, err := k.signing.PublicKey()
 	if err != nil {
@@ -116,7 +118,8 @@ func (k *keyring) share(own, agents *jwt.AccountClaims) error {
 			return err
 		}
 		for _, s := range imports {
-			agents.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: k.account, Token: signed, Type: kind})
+			agents.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: k.account, Token: signed,
+				Type: kind})
 		}
 		return nil
 	}

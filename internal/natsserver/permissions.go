@@ -25,7 +25,7 @@ const (
 	RoleFront    Role = "front"    // publishes proposals on behalf of callers
 	RoleJoint    Role = "joint"    // publishes the joint frames of a process that runs all stages
 	RoleFeed     Role = "feed"     // reads the ledger once for all stages of a process
-	RoleService  Role = "service"  // answers requests; publishes only to inboxes
+	RoleService  Role = "service"  // answers requests; publishes only answers
 	RoleOperator Role = "operator" // for people
 	RoleApprover Role = "approver"
 	// RoleRetention trims the streams, and publishes entries about that to the ledger. No other credential can remove
@@ -232,6 +232,11 @@ type Agent struct {
 	Kinds []streams.Kind `json:"kinds,omitempty"`
 }
 
+// services are the services that publish events of a kind for an agent.
+var services = map[streams.Kind][]streams.Service{streams.KindObs: {streams.SvcObserve},
+	streams.KindMem: {streams.SvcRemember}, streams.KindAct: {streams.SvcDecide},
+	streams.KindRecall: {streams.SvcRecall, streams.SvcGate}}
+
 func (a Agent) permissions() (perms, error) {
 	inbox := AgentInbox(a.Project, a.Name)
 	p := perms{sub: []string{inbox + ".>"}}
@@ -249,9 +254,6 @@ func (a Agent) permissions() (perms, error) {
 			wrong = err
 		}
 	}
-	services := map[streams.Kind][]streams.Service{streams.KindObs: {streams.SvcObserve},
-		streams.KindMem: {streams.SvcRemember}, streams.KindAct: {streams.SvcDecide},
-		streams.KindRecall: {streams.SvcRecall, streams.SvcGate}}
 	for _, k := range kinds {
 		origins := []beliefs.Origin{""}
 		if k.HasOrigin() {

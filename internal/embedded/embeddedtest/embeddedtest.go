@@ -58,7 +58,19 @@ func (p *Pipeline) Agent(t testing.TB) (c *client.Client, project string, nc *na
 // end of the test.
 func Agent(t testing.TB, p *embedded.Pipeline, project, name string) (*client.Client, *nats.Conn) {
 	t.Helper()
-	creds, err := p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: name, Origins: beliefs.Origins()})
+	nc := Connect(t, p, p.Server.Minter(), project, name)
+	c, err := client.New(nc, project, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, nc
+}
+
+// Connect returns a connection of an agent with every origin and a credential of the minter. It is closed at the end of
+// the test.
+func Connect(t testing.TB, p *embedded.Pipeline, m *natsserver.Minter, project, name string) *nats.Conn {
+	t.Helper()
+	creds, err := m.Agent(natsserver.Agent{Project: project, Name: name, Origins: beliefs.Origins()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +80,5 @@ func Agent(t testing.TB, p *embedded.Pipeline, project, name string) (*client.Cl
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	c, err := client.New(nc, project, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, nc
+	return nc
 }
