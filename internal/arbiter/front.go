@@ -28,8 +28,8 @@ const (
 	// the reply says that the verdict is pending, and until when. Without a reply, a client could not tell a long wait
 	// from a dead pipeline.
 	DefaultAnswerTimeout = 15 * time.Second
-	// maxAnswerTimeout is the maximum of FrontConfig.Timeout. nats-server drops an answer to an agent 2 minutes after the
-	// request (docs/decisions/0042).
+	// maxAnswerTimeout is the maximum of FrontConfig.Timeout. nats-server drops an answer to an agent 2 minutes after
+	// the request (docs/decisions/0042).
 	maxAnswerTimeout = 110 * time.Second
 	// MaxWaiting is the maximum number of requests that wait at the same time.
 	MaxWaiting = 4096
@@ -39,7 +39,7 @@ const (
 type FrontConfig struct {
 	// Intake is the connection that publishes events for callers and reads the ledger.
 	Intake *nats.Conn
-	// Service is the connection that answers requests. Its credential may publish only to inboxes, so that no request
+	// Service is the connection that answers requests. Its credential may publish only answers, so that no request
 	// can make it publish to another subject.
 	Service *nats.Conn
 	Feed    *stage.Feed   // as in stage.Config
@@ -105,8 +105,8 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 		cfg.Timeout = DefaultAnswerTimeout
 	}
 	if cfg.Timeout > maxAnswerTimeout {
-		return nil, fmt.Errorf("the answer timeout is %v, but nats-server drops an answer to an agent after 2 minutes: "+
-			"choose at most %v", cfg.Timeout, maxAnswerTimeout)
+		return nil, fmt.Errorf("the answer timeout is %v, but nats-server drops an answer to an agent after 2 "+
+			"minutes: choose at most %v", cfg.Timeout, maxAnswerTimeout)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -167,7 +167,7 @@ func (f *Front) Close() { f.stop() }
 type answering func(r micro.Request) (body []byte, failed *streams.ReplyError, err error)
 
 func (f *Front) serve(r micro.Request, answer answering) {
-	// The connection may publish only to inboxes, so another reply subject could do no harm. The check makes the
+	// The connection may publish only answers, so another reply subject could do no harm. The check makes the
 	// attempt visible in the log.
 	if !query.Answerable(r.Reply()) {
 		f.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",

@@ -436,8 +436,8 @@ func (r *runner) silent(v *streams.VerdictEntry) error {
 			return fmt.Errorf("entry %d (%s %s): %s%s", v.Proposal, v.Type, v.ID, x.Text, r.cmd.last())
 		}
 	}
-	return fmt.Errorf("the verdict on entry %d (%s %s) was given without the assessment of a required group", v.Proposal,
-		v.Type, v.ID)
+	return fmt.Errorf("the verdict on entry %d (%s %s) was given without the assessment of a required group",
+		v.Proposal, v.Type, v.ID)
 }
 
 // wait waits until ok returns true.

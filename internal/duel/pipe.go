@@ -83,8 +83,8 @@ func (s *Session) fork(p *Pipe) *Session {
 	return &c
 }
 
-// Send processes one step and returns the reply to a proposal. The reply is nil if the step is no proposal, or if ingest
-// rejects it.
+// Send processes one step and returns the reply to a proposal. The reply is nil if the step is no proposal, or if
+// ingest rejects it.
 func (s *Session) Send(st replay.Step) (*streams.Reply, error) {
 	body, err := streams.Marshal(st.Event)
 	if err != nil {

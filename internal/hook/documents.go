@@ -237,7 +237,8 @@ func (h *handler) foreign(words []shell.Path, all bool) (files []string, unknown
 			for _, file := range named {
 				// cat /tmp/a; rm /tmp/a and mv /tmp/a b leave no file in the folder of temporary files
 				gone := w.Source || removes && (h.temporary(h.path(file)) || h.inOther(file))
-				if !gone && !h.exists(file) || both && !all && !w.Shown && !slices.ContainsFunc(h.places(file), h.brought) {
+				if !gone && !h.exists(file) || both && !all && !w.Shown &&
+					!slices.ContainsFunc(h.places(file), h.brought) {
 					continue
 				}
 				if !h.document(file) && !h.madeAnew(file, anew) {

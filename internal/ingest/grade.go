@@ -17,8 +17,9 @@ import (
 
 // This file decides which unverified content an agent may use for planning: notes of an agent that contain nothing
 // foreign, and results of systems of record. Such notes and results get a grade (beliefs.Grade). A grade never makes a
-// belief supported. Foreign means here: from neither the user, nor the operator, nor the agent itself. For each session,
-// the state records whether the user or operator has said anything, and which observation first had foreign content.
+// belief supported. Foreign means here: from neither the user, nor the operator, nor the agent itself. For each
+// session, the state records whether the user or operator has said anything, and which observation first had foreign
+// content.
 
 // Constants of grading. A note of more than maxGraded bytes gets no grade, nor does one that would have to be compared
 // with more than maxWalked bytes.

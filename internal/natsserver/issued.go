@@ -198,8 +198,8 @@ func agentOf(c *jwt.UserClaims) *Agent {
 	return a
 }
 
-// InAgentsAccount reports whether the credential, and each earlier one for its key, belongs to the agents' account of an
-// installation. If not, its holder can make the server publish in the account of the streams (docs/decisions/0006).
+// InAgentsAccount reports whether the credential, and each earlier one for its key, belongs to the agents' account of
+// an installation. If not, its holder can make the server publish in the account of the streams (docs/decisions/0006).
 func (i *Issued) InAgentsAccount(data string) (bool, error) {
 	key, err := readAccount(filepath.Join(KeysDir(data), agentsFile))
 	if errors.Is(err, fs.ErrNotExist) {

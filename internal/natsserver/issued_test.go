@@ -374,7 +374,9 @@ func TestAnAnswerArrivesWhileOtherAgentsCredentialsChange(t *testing.T) {
 	if _, err := s.Minter().Revoke("acme.bad", false); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 10*time.Second, "the end of the revoked connection", func() bool { return !bad.IsConnected() })
+	natstest.Eventually(t, 10*time.Second, "the end of the revoked connection", func() bool {
+		return !bad.IsConnected()
+	})
 	if err := svc.Publish(m.Reply, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}

@@ -247,7 +247,8 @@ func TestAnAgentDirectsNoAcknowledgementToAStage(t *testing.T) {
 		"$JS.API.STREAM.PURGE.LZ_LEDGER"}
 	for _, reply := range targets {
 		for _, expected := range []string{"", "987654321"} { // the answers are an acknowledgement and an error
-			m := &nats.Msg{Subject: "lz.in.acme.bot.obs.tool", Reply: reply, Data: []byte(`{"id":"x"}`), Header: nats.Header{}}
+			m := nats.NewMsg("lz.in.acme.bot.obs.tool")
+			m.Reply, m.Data = reply, []byte(`{"id":"x"}`)
 			if expected != "" {
 				m.Header.Set(jetstream.ExpectedLastSeqHeader, expected)
 			}

@@ -59,8 +59,8 @@ type IntakeFold interface {
 	// Reject returns the rejected entry for a message, with why as the reason. The entry must be at most
 	// streams.MaxEntry bytes long, whatever the message contains.
 	Reject(st *State, m *Message, why *streams.RejectError) (*Admission, error)
-	// Shed returns the rejection of an event for which ingest has no room. reason is the text in it. The stage then drops
-	// the event's data and headers and passes the rejection to Reject. Shed must depend only on m and reason.
+	// Shed returns the rejection of an event for which ingest has no room. reason is the text in it. The stage then
+	// drops the event's data and headers and passes the rejection to Reject. Shed must depend only on m and reason.
 	Shed(m *Message, reason string) *streams.RejectError
 	// Apply folds one entry into the state. If the entry is ingest's own, its sequence and time stamp are 0; else it is
 	// an entry of another stage. decided is Admission.Decided if this process has just decided on the entry, and nil if

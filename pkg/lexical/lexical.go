@@ -244,8 +244,8 @@ func (x *Index) forward(count uint32, fn func(slot int, v []byte)) error {
 			return false, nil
 		}
 		if len(v)%7 != 0 {
-			return false, fmt.Errorf("slot %d of the index is damaged: it has %d bytes, which is no multiple of 7", slot,
-				len(v))
+			return false, fmt.Errorf("slot %d of the index is damaged: it has %d bytes, which is no multiple of 7",
+				slot, len(v))
 		}
 		fn(slot, v)
 		return true, nil

@@ -110,7 +110,8 @@ func (s *sinks) guesses(pattern string) (out []string) {
 			if i+1 == len(parts) {
 				names = slices.Sorted(maps.Keys(memoryFiles))
 			}
-			if !strings.ContainsAny(part, "*?[") || i > 0 && strings.Trim(strings.TrimSuffix(part, path.Ext(part)), "*?") == "" {
+			stem := strings.TrimSuffix(part, path.Ext(part))
+			if !strings.ContainsAny(part, "*?[") || i > 0 && strings.Trim(stem, "*?") == "" {
 				continue
 			}
 			for _, name := range names {

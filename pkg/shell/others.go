@@ -116,7 +116,9 @@ func fetched(args []word, remotes []string) bool {
 		}
 		return option("v") && option("ar")
 	}
-	pattern := name == "grep" && !slices.ContainsFunc(args, func(w word) bool { return givesPattern.MatchString(w.text) })
+	pattern := name == "grep" && !slices.ContainsFunc(args, func(w word) bool {
+		return givesPattern.MatchString(w.text)
+	})
 	lists := name == "diff" && slices.ContainsFunc(args, func(w word) bool { return listOptions[w.text] })
 	if lists && !slices.ContainsFunc(args, func(w word) bool {
 		return strings.HasPrefix(w.text, "-") && !listOptions[w.text] && !moreOptions[w.text] && w.text != "--"

@@ -27,7 +27,8 @@ type Path struct {
 	Folder bool
 	// Tool is the package that npx downloads and runs if it is not installed in Names, the folders in which npx runs.
 	Tool string
-	// Shown is set if the program may change the file, but also prints or copies its text, as prettier and sed -i.bak do.
+	// Shown is set if the program may change the file, but also prints or copies its text, as prettier and sed -i.bak
+	// do.
 	Shown bool
 	// Anew is set for the file of a redirection that surely replaces the whole text of the file.
 	Anew bool
@@ -304,12 +305,14 @@ func (p *paths) command(c simple) {
 // shows reports whether a program, perhaps one that another program runs, is a builder that prints text of the files in
 // its arguments, or a sed that copies them to files with a suffix.
 func shows(words []word) bool {
+	sed := base(words[0].text) == "sed"
 	return slices.ContainsFunc(words, func(w word) bool {
-		return base(words[0].text) == "sed" && suffixOf(w.text) != "" || showing[path.Base(w.text)] || strings.HasPrefix(strings.TrimLeft(w.text, "-"), "w=") && w.text[0] == '-'
+		return sed && suffixOf(w.text) != "" || showing[path.Base(w.text)] || strings.HasPrefix(w.text, "-w=") ||
+			strings.HasPrefix(w.text, "--w=")
 	})
 }
 
-// showing are such builders. With -w=false, gofmt is one, too.
+// showing are the builders that print text of the files in their arguments. gofmt -w=false does that, too.
 var showing = set("prettier goimports ruff flake8 black isort mypy json.tool")
 
 // npxTool returns the package that npx may download and run. The program may also be one that runs npx.

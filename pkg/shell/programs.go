@@ -116,8 +116,8 @@ var lookers = func() map[string]*options {
 }()
 
 var (
-	// awkReads matches names with which a program of awk reads a file or a variable that the command line does not name,
-	// and the names of files for which gawk connects to another machine.
+	// awkReads matches names with which a program of awk reads a file or a variable that the command line does not
+	// name, and the names of files for which gawk connects to another machine.
 	awkReads = regexp.MustCompile(`ENVIRON|getline|ARG[VC]|SYMTAB|/inet`)
 	// imports matches the beginning of a program of jq that may import a file, perhaps after a comment.
 	imports = regexp.MustCompile(`^\s*(#|(module|import|include)[\s"#{])`)

@@ -64,8 +64,8 @@ func doctorCommand(a *verb.App) *cobra.Command {
 		Long: `Check the server's limits, the fill level of the streams, the active rules and policy,
 whether the server refuses requests with unknown fields, the credentials in the data
 folder, and each process of each stage: whether it answers, and how many ledger entries in
-which partitions it has not processed. A lag of more than 5,000 entries, and a stream or subject that is more than
-80 % full, are failures. Exit code 3 if any check fails.
+which partitions it has not processed. A lag of more than 5,000 entries, and a stream or
+subject that is more than 80 % full, are failures. Exit code 3 if any check fails.
 
 In a cluster, the command also tries to join as a server, at the ports for the cluster's
 routes: unencrypted, without a certificate, and with a certificate of an unknown authority.
@@ -182,10 +182,10 @@ func (c *checks) credentials(data string, now time.Time) {
 		}
 	}
 	if len(inside) > 0 {
-		c.add("access", fmt.Errorf("credentials of agents that an older version made: %s: with such a credential, an agent "+
-			"can make the server publish to the subjects of the stages, and stop the verdicts: replace each with lazaret "+
-			"agent rotate NAME, and bring the new one to its host; first restart the server with this version, or configure "+
-			"it again with lazaret server config", strings.Join(inside, ", ")), "")
+		c.add("access", fmt.Errorf("credentials of agents that an older version made: %s: with such a credential, an "+
+			"agent can make the server publish to the subjects of the stages, and stop the verdicts: restart the server "+
+			"with this version, or configure it again with lazaret server config; then replace each credential with "+
+			"lazaret agent rotate NAME, and bring the new one to its host", strings.Join(inside, ", ")), "")
 	}
 	var soon []string
 	for _, name := range slices.Sorted(maps.Keys(latest)) {

@@ -179,7 +179,8 @@ func TestDoctorReportsAgentsInTheAccountOfTheStreams(t *testing.T) {
 	}
 	var cs checks
 	cs.credentials(data, time.Now())
-	if len(cs) == 0 || cs[0].Good || !strings.Contains(cs[0].Text, "acme.bot") || !strings.Contains(cs[0].Text, "rotate") {
+	if len(cs) == 0 || cs[0].Good || !strings.Contains(cs[0].Text, "acme.bot: ") ||
+		!strings.Contains(cs[0].Text, "lazaret agent rotate") {
 		t.Errorf("%+v", cs)
 	}
 	if _, err := s.Minter().Rotate("acme.bot", nil, false); err != nil {
